@@ -60,6 +60,13 @@ KINDS: dict[str, Kind] = {
         "was cut; after a failover only one history remains, and the transactions of the other are gone",
         "rmqtx diff lists the transactions that only one of the two has",
     ),
+    "logs-share-ids": Kind(
+        Severity.ERROR,
+        "transactions of two unrelated logs with one id",
+        "an id of the designs before 4.3 is only the address of a broker and a place in its log, and the brokers of "
+        "both logs had one address: given together, these transactions are UNDECIDABLE",
+        "give each of the stores alone",
+    ),
     "copy-lacks-pending": Kind(
         Severity.WARNING,
         "pending transactions that a copy of the broker's log does not have",

@@ -44,7 +44,7 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty",
         "at-before-log", "link-out",
         "unreadable-file", "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable",
-        "logs-differ", "copy-lacks-pending",
+        "logs-differ", "logs-share-ids", "copy-lacks-pending",
     ),
 }  # fmt: skip
 _OF_FINDINGS = {code: f"docs/formats/{page}.md" for page, codes in FINDING_PAGES.items() for code in codes} | {

@@ -48,6 +48,7 @@ from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
@@ -55,6 +56,7 @@ from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
@@ -206,7 +208,7 @@ class SparkAudit:
         damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
         if damaged:
             scan = scan.unionByName(self.spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
-        views = {conclusion.facts.store.root: conclusion.facts.view() for conclusion in conclusions}
+        views = self._views({conclusion.facts.store.root: conclusion.facts for conclusion in conclusions})
         self.predicted |= {conclusion.facts.store.root: conclusion.facts.predicted for conclusion in conclusions}
         for conclusion in conclusions:
             self.coverage.extend(conclusion.coverage)
@@ -271,6 +273,14 @@ class SparkAudit:
             found.facts.store.root: evidence for found, evidence in concluded if found.facts.past_ms is None
         }
         return [found for found, _ in concluded]
+
+    def _views(self, facts: dict[str, StoreFacts]) -> dict[str, StoreView]:
+        """Return the views of the stores; several are compared with each other, in a task, which can read them."""
+        if len(facts) < 2:
+            return views_of(facts)
+        with described(self.spark, "audit: compare the copies of logs"):
+            (views,) = results(self.spark, views_of, [facts])
+        return views
 
 
 def _begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> tuple[StoreFacts, int, int]:

@@ -25,13 +25,14 @@ from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.audit.log_copies import NEEDED_OF_SHARED, with_log_copies
 from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.evidence.belonging import tied_groups
+from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
@@ -159,7 +160,7 @@ def audit(
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
     batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
-    reading.batches = with_log_copies(batches, stores, reading)
+    reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
 
@@ -190,7 +191,10 @@ def _audit(
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
-            views = {root: fact.view() for root, fact in facts.items()}
+            views = views_of(facts)
+            if any(view.log is not None for view in views.values()):
+                schema = chosen_schema({*schema.names, *NEEDED_OF_SHARED})
+            reading.missing.extend(one for view in views.values() for one in view.missing)
             reading.predicted |= {root: fact.predicted for root, fact in facts.items()}
             reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}
             tasks = [
@@ -229,7 +233,6 @@ def _concluded(
         reading.coverage.extend(conclusion.coverage)
         facts[root] = conclusion.facts
         reading.findings.extend(conclusion.facts.findings)
-        reading.missing.extend(conclusion.facts.missing)
         ties.extend(conclusion.ties)
         damaged = _damaged_halves(conclusion, mine[0].stem, spool) if mine else []
         places = HalfPlaces.joined([*(part.places for part in mine), *damaged])

@@ -7,8 +7,7 @@ to no record in one of the copies are damage there, or the filler of a salvage, 
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -17,10 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.log.record_at import block_at
-from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -28,23 +24,23 @@ from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.same_log import blocks_of, common_range, is_copy, store_host
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 
-#: The first records in the common range that are compared to find out whether two logs are copies of one.
-_RECORDS_TRIED = 16
 _COMPARED_BYTES = 8 << 20
 #: How far before a different byte the begin of its record is searched for.
 _RECORD_BYTES_MAX = 8 << 20
 #: The newest bytes that are compared of logs in object storage: where all bytes are compared of others, and elsewhere.
 _REMOTE_BYTES, _REMOTE_FEW_BYTES = 64 << 20, 1 << 20
-#: How much is read at once of a log in object storage to find the end of its data.
-_REMOTE_STEP_BYTES = 64 << 10
 #: Different bytes that are nearer to each other are one run, and the most runs that are compared with records.
 _RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
 #: The runs of which the records are compared, and the fields that are equal in copies of one record.
 _SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
 _DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
+#: The reason of a transaction with records in unrelated logs, the columns with its records, and all that are needed.
+_SHARED_ID, _EVIDENCE = "id_of_several_logs", ("half_copies", "op_marks", "final_records")
+NEEDED_OF_SHARED = ("reason_code", *_EVIDENCE)
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -106,7 +102,7 @@ def log_copies(
     """
     by_host: dict[str, list[Store]] = defaultdict(list)
     for store in stores if len(stores) > 1 else ():
-        host = _store_host(store)
+        host = store_host(store)
         if host is not None:
             by_host[host].append(store)
     return [group for mine in by_host.values() for group in _groups(mine, _Depth(newest_bytes, is_exact))]
@@ -142,7 +138,7 @@ def _groups(stores: list[Store], depth: _Depth) -> Iterator[LogCopies]:
     left = stores
     while len(left) > 1:
         first, others = left[0], left[1:]
-        mine = [store for store in others if _is_copy(first, store)]
+        mine = [store for store in others if is_copy(first, store)]
         if mine:
             is_remote = any(store.is_remote for store in (first, *mine))
             how = _remote_depth(depth) if is_remote else depth
@@ -159,59 +155,6 @@ def _remote_depth(depth: _Depth) -> _Depth:
     return _Depth(_REMOTE_BYTES if depth.newest_bytes is None else _REMOTE_FEW_BYTES, is_exact=False)
 
 
-def _store_host(store: Store) -> str | None:
-    """Return the store host of the first sound record of a log; in object storage, of the first bytes."""
-    begin = store.log_begin_offset
-    try:
-        for block in _blocks(store, begin, begin + _REMOTE_FEW_BYTES if store.is_remote else None):
-            if len(block):
-                return str(block.store_host_numbers()[0])
-    except SourceError:
-        pass  # reported by the audit
-    return None
-
-
-def _blocks(store: Store, begin: int, end: int | None) -> Iterator[Block]:
-    for split in plan_splits([store], from_offset=begin, to_offset=end):
-        yield from split.scan()
-
-
-def _common(one: Store, other: Store) -> tuple[int, int]:
-    begin = max(one.log_begin_offset, other.log_begin_offset)
-    return begin, min(_data_end(store, begin) for store in (one, other))
-
-
-def _data_end(store: Store, begin: int) -> int:
-    """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
-    end = written_end_offset(store.commit_log)
-    step = _REMOTE_STEP_BYTES if store.is_remote else _COMPARED_BYTES
-    with closing(store.log()) as log:
-        while end > begin:
-            segment = log.segment_at(end - 1)
-            low = max(begin, end - step, 0 if segment is None else segment.base_offset)
-            data = log.read(low, end - low).rstrip(b"\0")
-            if data or segment is None:
-                return low + len(data)
-            end = low
-    return end
-
-
-def _is_copy(one: Store, other: Store) -> bool:
-    """Whether one of the first records in the common range of two logs is the same in both."""
-    try:
-        begin, end = _common(one, other)
-        tried_bytes = _REMOTE_FEW_BYTES if one.is_remote else _COMPARED_BYTES
-        with closing(other.log()) as log:
-            for block in itertools.islice(_blocks(one, begin, min(end, begin + tried_bytes)), 1):
-                for row in range(min(len(block), _RECORDS_TRIED)):
-                    start, length = int(block.starts[row]), int(block.lengths[row])
-                    if log.read(int(block.commit_log_offsets[row]), length) == block.raw[start : start + length]:
-                        return True
-    except SourceError:
-        pass
-    return False
-
-
 def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any.
 
@@ -219,7 +162,7 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool
     """
     runs: list[Int64s] = []
     try:
-        begin, end = _common(one, other)
+        begin, end = common_range(one, other)
         with ExitStack() as stack:
             logs = [stack.enter_context(closing(store.log())) for store in (one, other)]
             if depth.newest_bytes is not None and end - begin > depth.newest_bytes:
@@ -279,7 +222,7 @@ def _in_records(store: Store, runs: Int64s) -> Bools:
         return found
     begin = max(store.log_begin_offset, int(runs[0, 0]) - _RECORD_BYTES_MAX)
     try:
-        for block in _blocks(store, begin, int(runs[-1, 1])):
+        for block in blocks_of(store, begin, int(runs[-1, 1])):
             begins = block.commit_log_offsets
             first = np.searchsorted(runs[:, 1], begins, "right")
             last = np.searchsorted(runs[:, 0], begins + block.lengths, "left")
@@ -313,7 +256,7 @@ def _record_begin(store: Store, offset: int) -> int:
     found = offset
     try:
         with closing(store.log()) as log:
-            for block in _blocks(store, max(store.log_begin_offset, offset - _RECORD_BYTES_MAX), offset + 1):
+            for block in blocks_of(store, max(store.log_begin_offset, offset - _RECORD_BYTES_MAX), offset + 1):
                 for place in block.commit_log_offsets[block.commit_log_offsets <= offset][-1:].tolist():
                     record = block_at(log, int(place))
                     if record is not None and place + int(record.lengths[0]) > offset:
@@ -325,22 +268,48 @@ def _record_begin(store: Store, offset: int) -> int:
 
 def with_log_copies(
     batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading,
-    newest_bytes: int | None = None,
+    newest_bytes: int | None = None, columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an audit; at its end add the findings about copies of one log to the reading.
 
-    `newest_bytes`: as in `log_copies`.
+    `newest_bytes`: as in `log_copies`. `columns`: those of the rows to yield; None: all that they have.
     """
     if len(stores) < 2:
         yield from batches
         return
-    counted = OpenInCopies(groups := log_copies(stores, newest_bytes))
+    counted, shared = OpenInCopies(groups := log_copies(stores, newest_bytes)), _SharedIds()
     for batch in batches:
         counted.add(batch)
-        yield batch
+        shared.add(batch)
+        yield batch if columns is None else batch.select(columns)
     reading.findings.extend(finding for group in groups for finding in group.findings())
     reading.notes.extend(Note(NoteKind.WHY, group.note) for group in groups if group.note is not None)
     reading.findings.extend(counted.findings())
+    reading.findings.extend(shared.findings())
+
+
+class _SharedIds:
+    """Counts the transactions with records in several unrelated logs, row by row."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Count those among some rows of TRANSACTIONS, by their stores."""
+        if not set(NEEDED_OF_SHARED) <= set(rows.schema.names):
+            return
+        for row in rows.filter(pc.equal(rows["reason_code"], _SHARED_ID)).select(_EVIDENCE).to_pylist():
+            self._counts[tuple(sorted({one["store"] for name in _EVIDENCE for one in row[name]}))] += 1
+
+    def findings(self) -> Iterator[Finding]:
+        """Return a finding for each group of stores with records of one id. Order: that of their names."""
+        for roots, count in sorted(self._counts.items()):
+            commands = " and ".join(f"rmqtx audit {quoted(root)}" for root in roots)
+            yield Finding(
+                roots[0], "logs-share-ids", expected=f"no id that a record in {' or '.join(roots[1:])} has too",
+                actual=f"{count} transaction{'s' if count > 1 else ''} with records in {' and '.join(roots)}",
+                advice=f"{commands}, each alone",
+            )
 
 
 class OpenInCopies:

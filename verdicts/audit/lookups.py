@@ -28,6 +28,7 @@ from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.deadlines.deadline import is_open_row
+from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
@@ -342,7 +343,7 @@ def _by_derived_files(
     for fact in facts.values():
         reading.findings.extend([*fact.findings, *_cursor_findings(fact)])
         reading.check_stops.extend(fact.check_stops)
-    views = {root: fact.view() for root, fact in facts.items()}
+    views = views_of(facts)
     _return_memory()
     return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
 

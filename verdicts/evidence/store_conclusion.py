@@ -124,6 +124,7 @@ def conclude(
         ),
         beside=beside,
         half_numbers=numbers,
+        has_prepared=splits.has_prepared,
     )  # fmt: skip
     checked: list[QueueFacts] = []
     log_end = 0

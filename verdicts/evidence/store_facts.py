@@ -85,6 +85,7 @@ class StoreFacts:
     `past_ms`: the time before the end of the store as of which it is judged, if any. `clock_ms`: what counts as "now":
     the time of reading, or a given time after the end of the store. `first_time_ms`: of the first record of the log,
     for a past time; else 0. `future`: what the next start and the check do; None for a past time.
+    `has_prepared`: the log has prepared records or ROLLBACK records, of the designs before 4.3.
     """
 
     store: Store
@@ -108,6 +109,7 @@ class StoreFacts:
     first_time_ms: int = 0
     clock_ms: int = 0
     future: Prediction | None = None
+    has_prepared: bool = False
     windows: CheckWindows = field(init=False)
 
     def __post_init__(self) -> None:

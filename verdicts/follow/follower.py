@@ -25,6 +25,7 @@ from rmqtx.readers.model.identities import identities, identity_hashes
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.evidence.belonging import tied_groups
+from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.follow.change_log import ChangeLog, forget_table
@@ -157,7 +158,7 @@ class Follower:
             conclusion = conclude(facts[log.store.root], log.split_facts(), log.unmatched())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
-        views = {conclusion.facts.store.root: conclusion.facts.view() for _, conclusion in conclusions}
+        views = views_of({conclusion.facts.store.root: conclusion.facts for _, conclusion in conclusions})
         with database.transaction():
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:

@@ -17,7 +17,7 @@ judged again. If only the view has changed, these verdicts can change (the rules
 - a decision on a record outside the half topic became known or unreadable: transactions with a copy of that queue
   offset;
 - settings, missing bytes, ends and ids that name nothing, the limit for used-up checks, the loss of the log's
-  beginning, tables beside the log, or the place at which the check is stopped: all.
+  beginning, tables beside the log, the place at which the check is stopped, or which stores have one log: all.
 
 If one of two views is unknown, all are judged again.
 """
@@ -35,7 +35,7 @@ from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.flags import EXPIRES_SOON_MS
 
 _CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside",
-                "check_stops", "half_numbers")
+                "check_stops", "half_numbers", "log")
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
@@ -59,6 +59,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "check_stops": [asdict(stop) for stop in view.check_stops],
         "future": None if view.future is None else view.future.digest(),
         "half_numbers": view.half_numbers.digest(),
+        "log": view.log,
         "foreign": [asdict(decision) for decision in view.misdirected_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))

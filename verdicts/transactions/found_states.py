@@ -40,7 +40,7 @@ from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
-from rmqtx.verdicts.transactions.chains import Chains
+from rmqtx.verdicts.transactions.chains import Chains, Group
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 from rmqtx.verdicts.transactions.state_numbers import StateNumbers
 
@@ -136,10 +136,36 @@ class FoundStates(JudgedCopies):
             return np.zeros(self.chains.count, np.int64)
         return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
 
+    def are_in(self, group: Group, store: str) -> Bools:
+        """Return which records of a group are in a store."""
+        if len(self.chains.stores) == 1:
+            return np.full(len(group), self.chains.stores[0] == store)
+        return np.asarray(pc.fill_null(pc.equal(group.table["store"], store), False))
+
+    def has_record_in(self, store: str) -> Bools:
+        """Return which transactions have a half copy, a decision or a discard copy in a store."""
+        found: Bools = np.logical_or.reduce([group.any_of(self.are_in(group, store)) for group in self._bearers])
+        return found
+
+    def has_copy_in(self, store: str) -> Bools:
+        """Return which transactions have a half copy in a store; of those that have none, which have another record.
+
+        `store` is the first of these stores.
+        """
+        found, is_left = (np.zeros(self.chains.count, np.bool_), np.ones(self.chains.count, np.bool_))
+        for group in self._bearers:
+            found |= is_left & group.any_of(self.are_in(group, store))
+            is_left &= ~group.has
+        return found
+
+    @property
+    def _bearers(self) -> tuple[Group, ...]:
+        return self.halves, self.discards, self.finals, self.chains.offset_marks
+
     def _store_of_transaction(self) -> pa.Array:
         return coalesced(
             group.at("store", self._first_open() if group is self.halves else group.first)
-            for group in (self.halves, self.discards, self.finals, self.chains.offset_marks)
+            for group in self._bearers
         )
 
     def _first_open(self) -> Int64s:

@@ -47,6 +47,7 @@ class Judgement(FoundStates):
         #: The missing evidence of an UNDECIDABLE transaction, for codes with `{what}` in their sentence.
         self.undecidable_what: npt.NDArray[np.object_] = np.full(count, "", np.object_)
 
+        self._undecide_where_logs_share_ids()
         newest_after_discard = halves.has & (self.newest_half_rank > self.last_discard_rank)
         only_cursor = ~is_committed & ~is_marked & newest_after_discard
         past = np.zeros(count, np.bool_)
@@ -55,7 +56,7 @@ class Judgement(FoundStates):
                 why = view.cursor_doubt or "no config/consumerOffset.json"
                 self._undecide(only_cursor & ~cursor_known, "cursor_unknown", why)
             if view.at_ms is not None:
-                past |= np.asarray(pc.equal(self.store, name))
+                past |= self.has_copy_in(name)
         self._undecide(
             only_cursor & past & ~self.is_waiting & halves.any_of(others.is_dropped),
             "rocksdb_in_the_past",
@@ -82,6 +83,26 @@ class Judgement(FoundStates):
         rows = rows & (self.undecidable_codes == NO_CODE)
         self.undecidable_codes[rows] = NUMBERS[code]
         self.undecidable_what[rows] = what
+
+    def _undecide_where_logs_share_ids(self) -> None:
+        """Mark as UNDECIDABLE the ids of the designs before 4.3 that records of unrelated logs have.
+
+        The id is the address of a broker and a place in its log, and brokers of two stores can have had one address.
+        """
+        stores: dict[str, list[str]] = {}
+        for name in sorted(self.chains.stores):
+            log = self.views[name].log
+            if log is not None:
+                stores.setdefault(log, []).append(name)
+        if len(stores) < 2:
+            return
+        has = {name: self.has_record_in(name) for names in stores.values() for name in names}
+        of_logs = [np.logical_or.reduce([has[name] for name in names]) for names in stores.values()]
+        is_old = self.halves.any_of(self.others.is_prepared) | self.has_rollback_record
+        rows = np.flatnonzero(is_old & (np.sum(of_logs, axis=0) > 1))
+        for row in rows.tolist():
+            what = " and ".join(sorted(name for name in has if has[name][row]))
+            self.undecidable_codes[row], self.undecidable_what[row] = NUMBERS["id_of_several_logs"], what
 
     def _undecide_where_log_begins_later(self, states: StateNumbers) -> None:
         begin = self.log_begin
@@ -148,15 +169,15 @@ class Judgement(FoundStates):
         halves = self.halves
         for view in self.views.values():
             for end in view.doubtful_ends:
-                here = np.asarray(pc.fill_null(pc.equal(self.store, end.store), False))
+                here, half_is_here = self.has_copy_in(end.store), self.are_in(halves, end.store)
                 offsets = halves.integers("commit_log_offset")
                 if end.transaction_ids:
                     hit = np.asarray(pc.is_in(self.identity(), value_set=pa.array(end.transaction_ids, pa.string())))
                 elif end.prepared_offsets:
-                    hit = halves.any_of(np.isin(offsets, np.array(end.prepared_offsets, np.int64)))
+                    hit = halves.any_of(half_is_here & np.isin(offsets, np.array(end.prepared_offsets, np.int64)))
                 else:
                     is_of_group = pc.fill_null(pc.equal(self.first_of("producer_group"), end.producer_group), True)
-                    hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
+                    hit = halves.any_of(half_is_here & (offsets < end.commit_log_offset)) & np.asarray(is_of_group)
                 could_turn = ~states.are(State.COMMITTED) & (end.is_commit | ~states.are(State.ROLLED_BACK))
                 self._undecide(here & hit & could_turn, "end_damaged", end.what)
 

@@ -10,6 +10,9 @@ cannot have contained it in two cases:
   verdict: an op message can name any half before it; a half, a discard copy and a final have the key of their
   transaction, so the hashes in the index exclude all others, and a final is in its real topic.
 
+They can concern only transactions with a copy in the same store. If a transaction has copies in several stores, which
+may have different histories, each store may have ended it: so the order in which the stores are given does not matter.
+
 If the highest number of checks of any half is used as the broker's limit, a hidden half may have a higher one.
 
 A COMMITTED verdict depends on an existing record. So does a ROLLED_BACK verdict, except for a COMMIT record of its own,
@@ -18,6 +21,8 @@ lies before the op. The missing bytes may have contained this decision, or the r
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +49,39 @@ _OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
 _NOWHERE = -1
 
 
+@dataclass(frozen=True, slots=True)
+class _InStore:
+    """The places of all transactions in the log of one store: each store has its own offsets.
+
+    Shape: for each transaction: whether the store has a copy of it (`is_of`), the place of its first copy if that is
+           the original (`begin`), and of its last op mark (`last_mark`); _NOWHERE without one. `halves`: for each half
+           copy whether it is in the store.
+    Units: commit-log offsets in bytes.
+    """
+
+    is_of: Bools
+    halves: Bools
+    begin: Int64s
+    last_mark: Int64s
+
+    @classmethod
+    def of(cls, judged: FoundStates, store: str) -> _InStore:
+        """Return them for one store."""
+        halves, marks = judged.halves, judged.marks
+        here = judged.are_in(halves, store)
+        begin = np.full(judged.chains.count, _NOWHERE, np.int64)
+        first = halves.lowest(np.arange(len(halves)), len(halves), here)
+        rows = np.flatnonzero(first < len(halves))
+        is_original = np.asarray(pc.is_null(halves.table["checks_count"]))
+        is_original &= np.asarray(pc.is_null(halves.table["prepared_queue_offset"]))
+        rows = rows[is_original[first[rows]]]
+        begin[rows] = halves.integers("commit_log_offset")[first[rows]]
+        numbered = judged.decides_per_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
+        numbered &= judged.are_in(marks, store)
+        places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
+        return cls(judged.has_copy_in(store), here, begin, marks.highest(places, _NOWHERE))
+
+
 class MissingRule:
     """The rule, for all transactions of a judgement after their states are found."""
 
@@ -52,16 +90,8 @@ class MissingRule:
         self._is_committed: Bools = judged.states.are(State.COMMITTED)
         self._is_rolled_back: Bools = judged.states.are(State.ROLLED_BACK)
         halves, others = judged.halves, judged.others
-        count = judged.chains.count
         self._offsets = halves.integers("commit_log_offset")
-        is_original = np.asarray(pc.is_null(halves.table["checks_count"]))
-        is_original &= np.asarray(pc.is_null(halves.table["prepared_queue_offset"]))
-        begins_whole = halves.has & is_original[halves.first] if len(halves) else np.zeros(count, np.bool_)
-        self._begin: Int64s = np.where(begins_whole, self._offsets[halves.first] if len(halves) else _NOWHERE, _NOWHERE)
-        marks = judged.marks
-        numbered = judged.decides_per_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
-        places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
-        self._last_mark: Int64s = marks.highest(places, _NOWHERE)
+        self._parts: dict[str, _InStore] = {}
         self._rests_on_others = judged.depends_on_assumed_check_max & judged.states.are(State.DISCARDED)
         self._may_come_back = halves.any_of(judged.chains.diverted_halves | others.is_rocksdb)
         self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
@@ -70,60 +100,67 @@ class MissingRule:
         self._hashes: dict[str, list[Int64s]] = {}
 
     def concerned(self, missing: MissingRange) -> Bools:
-        """Return the transactions of its store that a missing range makes undecidable."""
+        """Return the transactions with a copy in its store that a missing range makes undecidable."""
+        here = self._in(missing.store)
         hit = self._named(missing) if missing.is_identified else self._behind(missing)
         if missing.named_from_offset is not None:
-            hit |= self._is_rolled_back & (self._last_mark > missing.named_from_offset)
-        hit &= self._is_of(missing) & ~self._is_committed
+            hit |= self._is_rolled_back & (here.last_mark > missing.named_from_offset)
+        hit &= here.is_of & ~self._is_committed
         return hit
 
     def may_lack_op(self, missing: MissingRange) -> Bools:
         """Return the transactions, including committed ones, whose op message a missing range may have contained."""
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
+        here = self._in(missing.store)
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for topic in missing.hidden.topics:
             if topic.topic in _OPS:
-                hit |= self._begin < topic.last_offset
+                hit |= here.begin < topic.last_offset
             elif topic.topic in _HALVES:  # its op may exist, for a copy that is missing
-                hit |= ((self._begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
+                hit |= ((here.begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
         for gap in missing.hidden.gaps:
             if not set(gap.clear_topics).issuperset((*_OPS, *_HALVES)):
-                hit |= self._begin < gap.end_offset
-        return hit & self._is_of(missing)
+                hit |= here.begin < gap.end_offset
+        return hit & here.is_of
 
     def may_lack_final(self, missing: MissingRange) -> Bools:
         """Return the transactions, including committed ones, whose COMMIT record a missing range may have contained."""
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
+        here = self._in(missing.store)
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for topic in missing.hidden.topics:
             if topic.topic not in _OF_THE_CHECK:
                 is_own = np.asarray(pc.fill_null(pc.equal(self._topics, topic.topic), True))
                 is_own = is_own | (topic.topic in WAITING_TOPICS)
-                hit |= is_own & (self._begin < topic.last_offset) & self._may_have_key(topic)
+                hit |= is_own & (here.begin < topic.last_offset) & self._may_have_key(topic)
         for gap in missing.hidden.gaps:
-            hit |= (self._begin < gap.end_offset) & ~self._is_clear_of_finals(gap)
-        hit |= self._judged.halves.any_of(np.isin(self._offsets, np.array(missing.hidden.ended_offsets, np.int64)))
-        return hit & self._is_of(missing)
+            hit |= (here.begin < gap.end_offset) & ~self._is_clear_of_finals(gap)
+        hit |= self._are_at(here, missing.hidden.ended_offsets)
+        return hit & here.is_of
 
-    def _is_of(self, missing: MissingRange) -> Bools:
-        return np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
+    def _in(self, store: str) -> _InStore:
+        """Return the places of the transactions in the log of one store."""
+        if store not in self._parts:
+            self._parts[store] = _InStore.of(self._judged, store)
+        return self._parts[store]
 
     def _any(self, missing: MissingRange) -> Bools:
         """Return the transactions that a range concerns by its place, or by its values if these can be read."""
-        hit: Bools = self._named(missing) if missing.is_identified else self._begin < missing.end_offset
-        return hit & self._is_of(missing)
+        here = self._in(missing.store)
+        hit: Bools = self._named(missing) if missing.is_identified else here.begin < missing.end_offset
+        return hit & here.is_of
 
     def _named(self, missing: MissingRange) -> Bools:
         """Return the transactions that the readable bytes name."""
-        halves = self._judged.halves
+        halves, here = self._judged.halves, self._in(missing.store)
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for name, values in (
             ("commit_log_offset", missing.prepared_offsets), ("queue_offset", missing.half_queue_offsets),
         ):  # fmt: skip
             if values:
-                named = np.isin(halves.integers(name), np.array(values, np.int64))
+                named = here.halves & np.isin(halves.integers(name), np.array(values, np.int64))
                 # Only half copies of the half topic have their own queue offsets.
                 hit |= halves.any_of(named & (self._judged.is_in_half_topic | (name != "queue_offset")))
         if missing.transaction_ids:
@@ -139,7 +176,7 @@ class MissingRule:
         If no other copy was born at the same time, it is an original, unless its original has left the log.
         """
         judged, halves = self._judged, self._judged.halves
-        is_here = np.asarray(pc.equal(halves.table["store"], missing.store))
+        is_here = self._in(missing.store).halves
         is_it = is_here & (self._offsets == missing.begin_offset)
         others = is_here & ~is_it & (halves.integers("born_time_ms") == missing.copy_born_ms)
         view = judged.views[missing.store]
@@ -152,28 +189,31 @@ class MissingRule:
 
     def _behind(self, missing: MissingRange) -> Bools:
         if missing.hidden is None:
-            hit: Bools = self._begin < missing.end_offset
+            hit: Bools = self._in(missing.store).begin < missing.end_offset
             hit |= self._rests_on_others
             return hit
-        return self._by_records(missing.hidden)
+        return self._by_records(self._in(missing.store), missing.hidden)
 
-    def _by_records(self, hidden: HiddenRecords) -> Bools:
+    def _by_records(self, here: _InStore, hidden: HiddenRecords) -> Bools:
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for topic in hidden.topics:
-            hit |= self._by_topic(topic)
+            hit |= self._by_topic(here, topic)
         for gap in hidden.gaps:
-            hit |= self._by_gap(gap)
+            hit |= self._by_gap(here, gap)
         if hidden.ended_offsets:
-            halves = self._judged.halves
-            hit |= halves.any_of(np.isin(self._offsets, np.array(hidden.ended_offsets, np.int64)))
-            hit |= ~halves.has
+            hit |= self._are_at(here, hidden.ended_offsets)
+            hit |= ~self._judged.halves.has
         return hit
 
-    def _by_topic(self, hidden: HiddenTopic) -> Bools:
+    def _are_at(self, here: _InStore, offsets: tuple[int, ...]) -> Bools:
+        """Return the transactions with a half copy at one of some places in the log of a store."""
+        return self._judged.halves.any_of(here.halves & np.isin(self._offsets, np.array(offsets, np.int64)))
+
+    def _by_topic(self, here: _InStore, hidden: HiddenTopic) -> Bools:
         """Return the transactions that the hidden records of one topic can belong to."""
         name = hidden.topic
         is_open = ~self._is_rolled_back
-        began: Bools = self._begin < hidden.last_offset
+        began: Bools = here.begin < hidden.last_offset
         if name in _OPS:
             return is_open & began
         if name in _HALVES:
@@ -192,11 +232,11 @@ class MissingRule:
                 own |= mine & may_have_key
             own |= self._rests_on_others
             return own
-        return own | self._may_be_explained(hidden.first_offset, hidden.last_offset)
+        return own | self._may_be_explained(here, hidden.first_offset, hidden.last_offset)
 
-    def _may_be_explained(self, first_offset: int, last_offset: int) -> Bools:
+    def _may_be_explained(self, here: _InStore, first_offset: int, last_offset: int) -> Bools:
         """Return the transactions whose op could belong to a decision on another record in between."""
-        is_between: Bools = (self._begin < last_offset) & (self._last_mark > first_offset)
+        is_between: Bools = (here.begin < last_offset) & (here.last_mark > first_offset)
         return is_between & self._is_rolled_back
 
     def _may_have_key(self, hidden: HiddenTopic) -> Bools:
@@ -236,17 +276,17 @@ class MissingRule:
         by_key = key_hashes([text.encode() for text in texts]).astype(np.int64)
         return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
 
-    def _by_gap(self, gap: UnexplainedBytes) -> Bools:
+    def _by_gap(self, here: _InStore, gap: UnexplainedBytes) -> Bools:
         """Return the transactions that a record in unexplained bytes can belong to."""
         clear = set(gap.clear_topics)
-        began = self._begin < gap.end_offset
+        began = here.begin < gap.end_offset
         is_check_clear = clear.issuperset(_OF_THE_CHECK)
         may_end = ~self._is_clear_of_finals(gap) | self._is_prepared
         hit: Bools = may_end | (~self._is_rolled_back & (not is_check_clear))
         hit |= self._may_come_back & (not is_check_clear)
         if HALF_TOPIC not in clear:
             began = began | self._rests_on_others
-        return (began & hit) | self._may_be_explained(gap.begin_offset, gap.end_offset)
+        return (began & hit) | self._may_be_explained(here, gap.begin_offset, gap.end_offset)
 
     def _is_clear_of_finals(self, gap: UnexplainedBytes) -> Bools:
         """Return the transactions without a COMMIT record in a gap."""

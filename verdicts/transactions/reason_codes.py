@@ -218,6 +218,13 @@ REASONS: dict[str, ReasonCode] = {
         State.UNDECIDABLE, "{what}, which several half messages have: it may be the decision of another one",
         "an op message names a half queue offset that several undecided half messages have",
     ),
+    "id_of_several_logs": ReasonCode(
+        State.UNDECIDABLE,
+        "its id is only the address of a broker and a place in its log, and unrelated logs have records there: {what}; "
+        "give each store alone",
+        "its id, of a design before 4.3, is only the address of a broker and a place in its log, and records in "
+        "unrelated logs have it",
+    ),
     "slot_unknown": ReasonCode(
         State.UNDECIDABLE,
         "several half messages have half queue offset {newest_queue_offset}, and which of them the check will read is "
