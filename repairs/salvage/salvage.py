@@ -52,7 +52,7 @@ class Salvaged:
     Shape: `lost_bytes`: between records of the new log; `lost_numbers_count`: queue offsets without a record;
            `placeholders_count`: those of them that a placeholder has. `has_state_table`: state table and redo log
            of 3.0 and 3.1 were copied; `lacks_rocksdb`: there was a half topic of transactions in RocksDB, and its
-           database is not copied.
+           database is not copied; `is_of_killed`: the file `abort` was copied.
     Units: `segment_bytes`: length of the new log's files.
     """
 
@@ -70,6 +70,7 @@ class Salvaged:
     placeholders_count: int = 0
     has_state_table: bool = False
     lacks_rocksdb: bool = False
+    is_of_killed: bool = False
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ def salvage(
     """Make a store at `target` with all records that are found in files, devices and directories, and verify it.
 
     `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues show their ends; its
-    state table and redo log (3.0, 3.1) are copied.
+    state table and redo log (3.0, 3.1) are copied, and its file `abort`.
     `infers_segments`: take the length of the log's files from blank records if there are any, else from `sizes`.
     Raises: BadRequest, NotAStore if no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
@@ -129,6 +130,7 @@ def salvage(
                 copy_tree(config, root / "config")
             if old_store is not None:
                 _copy_tables(old_store, root, result)
+                result.is_of_killed = _copy_abort(old_store, root)
             _write_log(root, files, result, sizes, old_store)
             _derive(root, result, sizes, old_store, with_tags=with_tags)
             result.findings.extend(verified(root, target, result.findings))
@@ -191,6 +193,15 @@ def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
         old = Path(old_store.root)
         copy_tree(old / "transaction", root / "transaction", root=old)
     result.lacks_rocksdb = old_store.has("consumequeue", ROCKSDB_HALF_TOPIC) and old_store.has("rocksdbstore")
+
+
+def _copy_abort(old_store: Store, root: Path) -> bool:
+    """Copy `abort` of a broker that did not stop cleanly: what was in its memory is not in the new store either."""
+    if not old_store.aborted:
+        return False
+    data = Path(old_store.root, "abort").read_bytes()
+    write_at(root / "abort", len(data), 0, data)
+    return True
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

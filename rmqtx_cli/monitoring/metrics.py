@@ -73,7 +73,8 @@ OF_STORES = (
         "rmqtx_oldest_pending_seconds", "Age of the oldest pending transaction; 0 if none is pending.", OF_STORE,
     ),
     Metric(
-        "rmqtx_commit_without_op_transactions", "Committed transactions that no op message names.", OF_STORE,
+        "rmqtx_commit_without_op_transactions",
+        "Committed transactions that no op message names and that the check will ask about again.", OF_STORE,
     ),
     Metric(
         "rmqtx_never_asked_transactions", "Pending transactions that the broker's check never reaches.", OF_STORE,

@@ -131,6 +131,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
         {
             "status": NAMES[outcome.status],
             "exit_status": outcome.status,
+            "summary": outcome_text(numbers, outcome),
             "reasons": [{"status": NAMES[status], "reason": reason} for status, reason in outcome.reasons],
             "taken_time_ms": numbers.taken_time_ms,
             "taken_time": time_text(numbers.taken_time_ms),

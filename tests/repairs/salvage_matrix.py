@@ -73,7 +73,7 @@ def verdicts_of(name: str) -> dict[str, Row]:
 
 def _audited(root: Path, name: str) -> dict[str, Row]:
     rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
-    for row in rows:  # a salvaged store is one that stopped cleanly: that its broker was killed is not in it any more
+    for row in rows:  # made from files alone, a store is one that stopped cleanly
         row["flags"] = [flag for flag in row["flags"] if flag != "may_be_decided"]
         del row["causes"]  # they rest on facts of the whole store too: whether it was killed, its last op message
         row["reason"] = re.sub(r"; it may have been rolled back: ops of the last [^;]*", "", row["reason"])

@@ -43,11 +43,7 @@ def salvaged(root: Path, target: Path, *paths: Path) -> Salvaged:
 
 def states(root: Path) -> dict[str, tuple[str, str]]:
     rows = audit([open_store(root)], broker_settings).table().to_pylist()
-    # A salvaged store is one that stopped cleanly: that its broker was killed is not in it any more.
-    return {
-        row["transaction_id"]: (row["state"], ",".join(flag for flag in row["flags"] if flag != "may_be_decided"))
-        for row in rows
-    }
+    return {row["transaction_id"]: (row["state"], ",".join(row["flags"])) for row in rows}
 
 
 def assert_walked(root: Path) -> None:
@@ -139,7 +135,9 @@ def test_the_audit_says_nothing_else_than_of_the_damaged_store(name: str, tmp_pa
     # what verify tells is what was lost, and that its fillers are no evidence
     assert status_of(["verify", str(tmp_path / "new"), "--quiet", "-o", str(tmp_path / "f.jsonl")]) == 1
     codes = {line.split('"code":"')[1].split('"')[0] for line in (tmp_path / "f.jsonl").read_text().splitlines()}
-    assert codes <= {"record-damaged", "group-cursor-beyond-end", "op-beyond-end", "store-time-backwards"}
+    assert codes <= {
+        "record-damaged", "group-cursor-beyond-end", "op-beyond-end", "store-time-backwards", "start-deletes-index",
+    }
 
 
 def test_from_the_image_of_a_disk(tmp_path: Path) -> None:
@@ -462,3 +460,14 @@ def test_what_only_rocksdb_knew_is_said_to_be_lost(tmp_path: Path) -> None:
     result = salvage([Path(old.root)], tmp_path / "new", store_sizes(old), old_store=old)
     assert result.lacks_rocksdb
     assert not (tmp_path / "new" / "rocksdbstore").exists()
+
+
+def test_what_a_killed_broker_may_have_decided_is_still_in_doubt(tmp_path: Path) -> None:
+    """A salvaged store was "stopped cleanly", so a message whose producer had rolled it back could be committed."""
+    root = corpus.unpack("killed-5.3.3", tmp_path)
+    result = salvaged(root, tmp_path / "new")
+    assert result.is_of_killed
+    assert open_store(tmp_path / "new").was_killed
+    flagged = {identity for identity, (_, flags) in states(root).items() if "may_be_decided" in flags}
+    assert flagged
+    assert flagged == {i for i, (_, flags) in states(tmp_path / "new").items() if "may_be_decided" in flags}

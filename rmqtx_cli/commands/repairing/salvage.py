@@ -195,6 +195,8 @@ def _lines(result: Salvaged) -> list[str]:
             "state table and redo log are copied unchanged: compare them with the log by rmqtx verify, make them again "
             "by rmqtx rebuild statetable"
         )
+    if result.is_of_killed:
+        lines.append("abort is copied: the broker did not stop cleanly, so op messages in its memory may be lost")
     if result.lacks_rocksdb:
         lines.append(
             "rocksdbstore/ is not copied: the new store does not show which half messages in it are open, dropped or "
