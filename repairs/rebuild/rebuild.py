@@ -26,6 +26,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.clones import COMMIT_LOG
 from rmqtx.repairs.changes.file_copies import copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside
 from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
@@ -243,8 +244,16 @@ def has_old_parts(store: Store) -> bool:
     return has_tables(store)
 
 
+def _is_found(directory: Path, root: Path) -> bool:
+    """Whether a directory of the log is one that a store at `root` has without a configuration."""
+    return directory.parent == root and directory.name.startswith(COMMIT_LOG)
+
+
 def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -> None:
-    """Copy everything that was not rebuilt, and the queues without a record in the log."""
+    """Copy everything that was not rebuilt, and the queues without a record in the log.
+
+    A log in another directory is copied to `commitlog/`, where a broker and rmqtx look for it.
+    """
     own = {
         QUEUES: {SIMPLE, BATCH, EXTENSION},
         INDEX: {"index"},
@@ -256,14 +265,19 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
     if made.is_clean:
         left_out.add("abort")
     old = Path(store.root)
+    directories = map(Path, store.commit_log_directories)
+    logs = [one for one in directories if one.is_dir() and not _is_found(one, old)]
+    left_out |= {one.name for one in logs if one.parent == old}
+    if old in logs:  # a directory of log files alone
+        left_out |= {Path(segment.file).name for segment in store.commit_log}
     copy_tree(old, root, frozenset(left_out))
+    for log in logs:
+        segments = {Path(one.file).name for one in store.commit_log}
+        copy_tree(log, root / COMMIT_LOG, frozenset(entry.name for entry in log.iterdir()) - segments)
     if TABLES in left_out:
         rebuilt = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
         without = frozenset(rebuilt[part] for part in rebuilt if part in parts)
         copy_tree(old / TABLES, root / TABLES, without, root=old)
-    for directory in store.commit_log_directories:
-        if not Path(directory).is_relative_to(store.root):
-            copy_tree(Path(directory), root / Path(directory).name)
     for kind in (SIMPLE, BATCH, EXTENSION) if QUEUES in parts else ():
         for topic, number in store.queues(kind):
             place = root / kind / topic / str(number)

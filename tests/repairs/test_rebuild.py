@@ -225,3 +225,21 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("os.fsync", full)
     assert status_of(["rebuild", "all", str(root), "--to", str(tmp_path / "new")]) == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+@pytest.mark.parametrize("place", ["other/log", "store/own", "store"])
+def test_a_log_in_a_directory_of_its_own_is_copied_to_where_it_is_looked_for(place: str, tmp_path: Path) -> None:
+    """The copy had no commitlog/, and the status was 0: "no transaction can be read"."""
+    root = corpus.unpack("killed-5.3.3", tmp_path)
+    files = [(file.name, file.read_bytes()) for file in damage.log_files(root)]
+    log = tmp_path / place if place != "store" else root
+    (root / "commitlog").rename(tmp_path / "moved")
+    log.mkdir(parents=True, exist_ok=True)
+    for name, data in files:
+        (log / name).write_bytes(data)
+    store = open_store(root, (str(log),))
+    rebuild({"queues"}, store, tmp_path / "new", store_sizes(store))
+    assert [(file.name, file.read_bytes()) for file in damage.log_files(tmp_path / "new")] == files
+    before, after = (audit([one], broker_settings).table() for one in (store, open_store(tmp_path / "new")))
+    assert after["state"].equals(before["state"])
+    assert not list((tmp_path / "new").glob("0*"))
