@@ -127,6 +127,9 @@ class StoreFacts:
                 f"{self.store.root}: its first record is of {time_text(self.first_time_ms)}: no transaction existed at "
                 f"{time_text(self.past_ms)}",
             ))  # fmt: skip
+        elif self.past_ms is not None:
+            then = time_text(self.past_ms)
+            notes.append(Note(NoteKind.WHY, f"{self.store.root}: the state at {then}: later records are left out"))
         return notes
 
     def view(self) -> StoreView:
