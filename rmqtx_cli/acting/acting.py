@@ -164,9 +164,7 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
             acts = checked_acts(orders, found.medium, conduct)
             for checked_act in acts:
                 print_act(checked_act, voice)
-            status = carry_out_confirmed(acts, found, journal, conduct, act, listing)
-            found.say_result(voice)
-            return status
+            return carry_out_confirmed(acts, found, journal, conduct, act, listing)
 
     command.__doc__ = text
     return with_option_groups(command)
@@ -183,7 +181,7 @@ def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
 def carry_out_confirmed(
     acts: Sequence[CheckedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
-    """Ask for confirmation, carry out the acts, print the receipts; returns the exit status.
+    """Ask for confirmation, carry out the acts, print the receipts and the changed store; returns the exit status.
 
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
@@ -202,10 +200,13 @@ def carry_out_confirmed(
         return exit_status.REFUSED_BY_GUARD
     carry_out(acts, found.medium, journal, conduct, voice.note)
     receipts = [checked_act.receipt for checked_act in acts if checked_act.receipt is not None]
-    listing.write(iter(table(receipts).to_batches()))
-    for checked_act in allowed:
-        _say_outcome(checked_act.begun())
-    voice.note(f"receipts are in {journal.path}")
+    try:
+        listing.write(iter(table(receipts).to_batches()))
+    finally:  # also if the receipts cannot be printed: what was done is done
+        for checked_act in allowed:
+            _say_outcome(checked_act.begun())
+        voice.note(f"receipts are in {journal.path}")
+        found.say_result(voice)
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.program import RMQTX
 from tests.representatives import rest_is_slow
+from tests.verdicts.truth import audited
 
 FORMATS = ["csv", "jsonl", "json", "arrow", "parquet", "table"]
 #: Commands with other writers on stdout, and the status of a run whose output does not arrive.
@@ -71,6 +72,20 @@ def test_a_disk_that_becomes_full_is_10(common: Path, full_disk: Path, unbuffere
         done = run(["audit", "STORE", "-q", "--format", "jsonl"], common, unbuffered, stdout=stream,
                    stderr=subprocess.PIPE)  # fmt: skip
     assert (done.returncode, done.stderr) == (10, b"rmqtx: No space left on device: the output\n")
+
+
+def test_an_act_whose_receipt_cannot_be_printed_is_still_named(common: Path, tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    (identity,) = [row["transaction_id"] for row in audited("common-5.3.3") if "pending.0" in (row["keys"] or "")]
+    words = ["commit", identity, "--store", "STORE", "--to", str(tmp_path / "new"), "--reason", "test", "--yes",
+             "--broker-version", "5.3.3"]  # fmt: skip
+    with open("/dev/full", "wb") as full:
+        done = run(words, common, "", stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 10
+    assert f"{tmp_path / 'new'} is the changed store".encode() in done.stderr
+    assert b"receipts are in " in done.stderr
+    assert b"No space left on device: the output" in done.stderr
 
 
 @WAYS

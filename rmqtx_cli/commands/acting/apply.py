@@ -136,9 +136,7 @@ def _carried_out(
         to = place.offline.to if isinstance(place, ActedOnFiles) else None
         listing.voice.note("nothing left to do" if to is None else f"nothing left to do; {to} was not written")
         return exit_status.DONE
-    status = carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
-    place.say_result(listing.voice)
-    return status
+    return carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
 
 
 def _text(file: Path) -> bytes:
