@@ -17,7 +17,7 @@ from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.next_commands import with_places
-from rmqtx_cli.options.options import OutputOptions, VoiceOptions
+from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
@@ -140,7 +140,7 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         override: OverrideOption = None,
         *,
         act: ActOptions,
-        output: OutputOptions,
+        output: ReceiptOptions,
         voice: VoiceOptions,
         offline: OfflineOptions,
         live: LiveOptions,
@@ -170,12 +170,12 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
     return with_option_groups(command)
 
 
-def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
+def receipts_listing(output: ReceiptOptions, voice: Voice) -> Listing:
     """The listing of receipts."""
     from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.listing import Listing
 
-    return Listing(RECEIPTS, receipts_view(), output, voice=voice)
+    return Listing(RECEIPTS, receipts_view(), output.rows, voice=voice)
 
 
 def carry_out_confirmed(

@@ -15,7 +15,6 @@ import typer.main
 
 from rmqtx_cli.commands import epilog
 from rmqtx_cli.options.command_tree import CommandTree
-from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.words.command_names import LINES
 
 #: Folder of `rmqtx_cli.commands` → commands in it; `decode` is a folder of its own.
@@ -35,8 +34,6 @@ _MODULES = {"decode": "decode"} | {
 }
 #: Commands that print one line for a monitoring system, not rows.
 WITHOUT_ROWS = ("check", "probe")
-#: Commands that write a page or an archive, serve metrics or show a screen, not rows.
-PAGES = ("report", "exporter", "watch", "spark-archive")
 
 
 def command_module(name: str) -> ModuleType:
@@ -51,8 +48,7 @@ def _built(name: str) -> Any:
     if hasattr(module, "app"):
         tree.add_typer(module.app, name=name, short_help=LINES[name])
         return typer.main.get_group(tree).commands[name]
-    command = module.command if name in (*WITHOUT_ROWS, *PAGES) else with_row_options(module.command)
-    tree.command(name, short_help=LINES[name], epilog=epilog(module.EXAMPLES))(command)
+    tree.command(name, short_help=LINES[name], epilog=epilog(module.EXAMPLES))(module.command)
     return typer.main.get_command(tree)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -126,6 +126,30 @@ FormatOption = Annotated[
         help="Format of the rows; default: by the suffix of --output, else table. --json is short for --format json",
     ),
 ]
+SortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sort", metavar="NAME,NAME", autocompletion=completion.sort_fields,
+        help="Sort by these columns, named as in --fields or in the table's head: ages, counts and sizes in descending "
+        "order, others in ascending order; -NAME reverses the order",
+    ),
+]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Print all columns in full width on a terminal, as in a pipe or a file")
+]
+#: CSV has values unchanged, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`, and a
+#: producer can write anything into a topic or a business key.
+CsvSafeOption = Annotated[
+    bool, typer.Option("--csv-safe", help="In CSV, put ' before text that a spreadsheet would run as a formula")
+]
+TimestampsOption = Annotated[
+    bool,
+    typer.Option(
+        "--timestamps",
+        help="Write times as TIMESTAMP columns (ISO 8601 in CSV and JSON) instead of epoch milliseconds; the column "
+        "names lose _ms",
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -196,12 +220,38 @@ class VoiceOptions(Voice):
 
 
 @dataclass(frozen=True, slots=True)
+class RowForm:
+    """How values are written: a table in full width, CSV for spreadsheets, times as timestamps."""
+
+    wide: WideOption = False
+    csv_safe: CsvSafeOption = False
+    timestamps: TimestampsOption = False
+
+
+@dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """Which columns are written, in which format, and where."""
+    """Which columns are written, in which order, form and format, and where."""
 
     fields: FieldsOption = None
     output_format: FormatOption = None
+    sort: SortOption = None
+    form: RowForm = field(default_factory=RowForm)
     output: OutputOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptOptions:
+    """The same for receipts, which are printed in the order of the acts."""
+
+    fields: FieldsOption = None
+    output_format: FormatOption = None
+    form: RowForm = field(default_factory=RowForm)
+    output: OutputOption = None
+
+    @property
+    def rows(self) -> OutputOptions:
+        """The options of a listing."""
+        return OutputOptions(self.fields, self.output_format, form=self.form, output=self.output)
 
 
 @dataclass(frozen=True, slots=True)

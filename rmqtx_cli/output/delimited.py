@@ -10,7 +10,6 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.readers.model.moments import is_time, timestamp_name
-from rmqtx_cli.options.row_options import IS_SAFE
 from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
 from rmqtx_cli.output.pieces import pieces
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 class CsvPort:
     """CSV rows below a header line, which is written even without rows. Unknown is an empty field."""
 
-    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View, *, is_safe: bool | None = None) -> None:
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View, *, is_safe: bool = False) -> None:
         self._stream = stream
-        self._is_safe = IS_SAFE.get() if is_safe is None else is_safe
+        self._is_safe = is_safe
         #: Cells that a spreadsheet would run as formulas, and were written as they are.
         self.formulas_count = 0
         names: list[str] = []

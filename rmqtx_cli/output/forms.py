@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
-from rmqtx_cli.options.options import OutputFormat
-from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
+from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
 from rmqtx_cli.output.port_kinds import Port
@@ -84,13 +83,13 @@ class _TextFile:
         self.stream.close()
 
 
-def form_of(output_format: OutputFormat, *, with_meta: bool) -> FileForm:
-    """The writer of files in a format."""
+def form_of(output_format: OutputFormat, rows: RowForm, *, with_meta: bool) -> FileForm:
+    """The writer of files in a format. `rows`: how values are written."""
     form: FileForm
     if output_format is OutputFormat.PARQUET:
         form = ParquetForm()
     elif output_format is OutputFormat.ARROW:
         form = ArrowForm()
     else:
-        form = TextForm(output_format.value, with_meta, IS_SAFE.get())
-    return TimestampForm(form) if HAS_TIMESTAMPS.get() else form
+        form = TextForm(output_format.value, with_meta, rows.csv_safe)
+    return TimestampForm(form) if rows.timestamps else form

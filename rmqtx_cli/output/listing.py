@@ -14,7 +14,6 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
-from rmqtx_cli.options.row_options import SORT
 from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
 from rmqtx_cli.output.ordering import SortOrder, ordered, parse_orders
 from rmqtx_cli.output.port import chosen_format, open_port, other_suffix
@@ -85,11 +84,11 @@ class Listing:
         sortable = self.view.sortable
         if self.asked.fields is not None:
             self.view = plain_view(self.columns)
-        self.view = replace(self.view, is_quiet=self.voice.quiet)
+        self.view = replace(self.view, is_quiet=self.voice.quiet, is_wide=self.asked.form.wide)
         wider = pa.schema([*self.schema, *(one.field for one in derived.values())])
         self._where = parse_filter(self.where, wider, heads=heads) if self.where else None
         self._fail_on = parse_filter(self.fail_on, wider, "--fail-on", heads) if self.fail_on else None
-        if (sort := SORT.get()) is not None:
+        if (sort := self.asked.sort) is not None:
             self._orders = parse_orders(sort, wider, sortable)
         for name in self._named():
             made = derived.get(name) or (part_of(self.schema, name) if "." in name else None)
@@ -144,7 +143,7 @@ class Listing:
 
             chosen = with_provenance(chosen, self.meta)
         is_table = self.format is OutputFormat.TABLE
-        with open_port(self.format, self.asked.output, chosen, self.view) as port:
+        with open_port(self.format, self.asked.output, chosen, self.view, self.asked.form) as port:
             rows = self._chosen(batches, to_the_end=to_the_end)
             held, is_all = _held(rows) if is_table and answer is not None else ([], False)
             is_all = is_all and _fits_terminal(held)

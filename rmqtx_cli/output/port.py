@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -11,9 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT
-from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.options.output_places import OutputFolder
-from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.output.page import PagePort
 from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
@@ -68,16 +68,20 @@ def other_suffix(asked: OutputFormat | None, output: Path | None) -> str | None:
 
 
 @contextmanager
-def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schema, view: View) -> Iterator[Port]:
+def open_port(
+    output_format: OutputFormat, output: Path | None, schema: pa.Schema, view: View, form: RowForm | None = None
+) -> Iterator[Port]:
     """A port on stdout or on a file; the file gets its name when the rows are complete.
 
+    `form`: how values are written.
     Raises: BadRequest for binary rows on a terminal; UnwritableFile if the file cannot be written.
     """
-    make = _maker(output_format) if output_format is not OutputFormat.TABLE or view.page is None else PagePort
+    form = form or RowForm()
+    make = _maker(output_format, form) if output_format is not OutputFormat.TABLE or view.page is None else PagePort
     if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():
         raise BadRequest(f"{output_format} cannot be printed on a terminal", advice="add -o FILE, or use a pipe")
     with open_stream(output) as stream:
-        if HAS_TIMESTAMPS.get() and output_format is not OutputFormat.TABLE:
+        if form.timestamps and output_format is not OutputFormat.TABLE:
             from rmqtx_cli.output.timestamps import TimestampPort
 
             port: Port = TimestampPort(make, stream, schema, view)
@@ -92,9 +96,8 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
                 behind.finish()
 
 
-def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:
+def _maker(output_format: OutputFormat, form: RowForm) -> Callable[[IO[bytes], pa.Schema, View], Port]:
     module, name = _MAKERS[output_format]
-    maker: Callable[[IO[bytes], pa.Schema, View], Port] = getattr(
-        importlib.import_module(f"rmqtx_cli.output.{module}"), name
-    )
-    return maker
+    maker = getattr(importlib.import_module(f"rmqtx_cli.output.{module}"), name)
+    made: Callable[[IO[bytes], pa.Schema, View], Port] = maker
+    return functools.partial(maker, is_safe=form.csv_safe) if output_format is OutputFormat.CSV else made

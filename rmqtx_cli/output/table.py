@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
-from rmqtx_cli.options.row_options import IS_WIDE
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.streams import is_on_terminal
@@ -31,7 +30,7 @@ class TablePort:
     def __init__(self, stream: IO[bytes], _schema: pa.Schema, view: View) -> None:
         self._stream = stream
         self._columns: Sequence[Column] = view.columns
-        self._nothing, self._is_quiet = view.nothing, view.is_quiet
+        self._nothing, self._is_quiet, self._is_wide = view.nothing, view.is_quiet, view.is_wide
         self._waiting: list[Row] = []
         self._widths: list[int] = []
         self._fit = Fitted(list(range(len(self._columns))), [None] * len(self._columns))
@@ -59,7 +58,7 @@ class TablePort:
 
     def _print(self) -> None:
         rows = [[column.text(row) for column in self._columns] for row in self._waiting]
-        if self._is_first and is_on_terminal(self._stream) and not IS_WIDE.get():
+        if self._is_first and is_on_terminal(self._stream) and not self._is_wide:
             self._fit = fitted(self._columns, rows, shutil.get_terminal_size().columns)
             self._say_what_is_missing()
         columns = [self._columns[number] for number in self._fit.kept]
@@ -115,7 +114,7 @@ def print_table(rows: pa.Table, view: View) -> None:
         return
     cells = [[column.text(row) for column in view.columns] for row in rows.to_pylist()]
     columns = view.columns
-    if sys.stderr.isatty() and not IS_WIDE.get():
+    if sys.stderr.isatty() and not view.is_wide:
         fit = fitted(columns, cells, shutil.get_terminal_size().columns)
         columns = tuple(columns[number] for number in fit.kept)
         limits = list(zip(fit.kept, fit.limits, strict=True))

@@ -70,12 +70,14 @@ class Page:
 class View:
     """The columns of a printed table, and the line that replaces a table without rows (empty: no line).
 
-    `is_quiet`: print no such line. `page`: what is printed in place of the table, unless columns are chosen.
+    `is_quiet`: print no such line. `is_wide`: print all columns in full width on a terminal too. `page`: what is
+    printed in place of the table, unless columns are chosen.
     """
 
     columns: tuple[Column, ...]
     nothing: str = "no rows"
     is_quiet: bool = False
+    is_wide: bool = False
     page: Page | None = None
 
     @property

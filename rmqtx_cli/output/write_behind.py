@@ -5,7 +5,6 @@ Encoders of columns run without Python's lock, so a second core can do it.
 
 from __future__ import annotations
 
-from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
@@ -45,7 +44,7 @@ class WriteBehind:
             from concurrent.futures import ThreadPoolExecutor
 
             self._thread = ThreadPoolExecutor(1, "rmqtx-write")
-        self._writing = self._thread.submit(copy_context().run, self._port.write, batch)
+        self._writing = self._thread.submit(self._port.write, batch)
 
     def flush(self) -> None:
         """Flush everything that was written so far; the format can be streamed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 from rmqtx.readers.model.identities import is_of_grpc_client
@@ -38,21 +39,22 @@ _ASKED: dict[str | None, str] = {
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
     now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
+    *, is_wide: bool = False,
 ) -> None:
     """Write the page.
 
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
-    `logged`: lines of the broker's logs as events; None if no logs were read.
+    `logged`: lines of the broker's logs as events; None if no logs were read. `is_wide`: print tables in full width.
     """
     _write(stream, _head(transaction, deadline, now_ms, _age(transaction, places, now_ms)))
     events = timeline(transaction, places, logged)
-    _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)))
+    _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)), is_wide=is_wide)
     checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (a commit does not prove consumption)"])
-        _write_table(stream, consumers, _CONSUMERS_VIEW)
+        _write_table(stream, consumers, _CONSUMERS_VIEW, is_wide=is_wide)
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
     if causes:
@@ -242,8 +244,8 @@ def _write(stream: IO[bytes], lines: Iterable[str]) -> None:
     write_lines(stream, lines, _LABEL_CELLS)
 
 
-def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
-    port = TablePort(stream, rows.schema, view)
+def _write_table(stream: IO[bytes], rows: pa.Table, view: View, *, is_wide: bool) -> None:
+    port = TablePort(stream, rows.schema, replace(view, is_wide=is_wide))
     for batch in rows.to_batches():
         port.write(batch)
     port.finish()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.output_places import OutputFolder
-from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.sources.engine_run import engine_run
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, grouped, size
@@ -20,30 +19,33 @@ if TYPE_CHECKING:
 
     from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import ProvenanceOptions
+    from rmqtx_cli.options.options import OutputOptions, ProvenanceOptions
     from rmqtx_cli.sources.files import FileOpener
 
 
-def folder_of(output: object, partition_by: str | None, unfit: Mapping[str, Any]) -> VerdictFolder | None:
+def folder_of(
+    output: OutputOptions, partition_by: str | None, unfit: Mapping[str, Any]
+) -> VerdictFolder | None:
     """Return the folder that `-o` names; None for a file and for stdout.
 
     `unfit`: values of the options that a folder does not support, by option name.
     Raises: BadRequest for one of these options, and for --partition-by without a folder.
     """
-    if not isinstance(output, OutputFolder):
+    place = output.output
+    if not isinstance(place, OutputFolder):
         if partition_by is not None:
             raise BadRequest("--partition-by is for folders", advice="add -o DIR/")
         return None
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
             raise BadRequest(
-                f"{name} does not go with -o {output.place}: a folder has all transactions with all columns",
+                f"{name} does not go with -o {place.place}: a folder has all transactions with all columns",
                 advice="select when you read it, or give -o a file",
             )
     from rmqtx.verdicts.export.verdict_folder import verdict_folder
 
     names = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
-    return verdict_folder(output.place, names, has_timestamps=HAS_TIMESTAMPS.get())
+    return verdict_folder(place.place, names, has_timestamps=output.form.timestamps)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from rmqtx_cli.options.options import OutputFormat
-from rmqtx_cli.options.row_options import IS_SAFE
 from rmqtx_cli.output import columnar
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.port import open_port
@@ -95,16 +94,12 @@ def test_an_error_of_the_last_batch_is_not_lost() -> None:
         write(Failing(), BATCHES[:3])
 
 
-def test_options_of_the_command_line_are_those_of_the_thread() -> None:
+def test_options_of_the_command_line_reach_the_thread() -> None:
     rows = pa.RecordBatch.from_pydict({"keys": ["=1+1"]})
     stream = io.BytesIO()
-    token = IS_SAFE.set(True)
-    try:
-        with WriteBehind(CsvPort(stream, rows.schema, plain_view(["keys"]))) as port:
-            port.write(rows)
-            port.write(rows)
-            port.finish()
-    finally:
-        IS_SAFE.reset(token)
+    with WriteBehind(CsvPort(stream, rows.schema, plain_view(["keys"]), is_safe=True)) as port:
+        port.write(rows)
+        port.write(rows)
+        port.finish()
     assert stream.getvalue() == b"keys\n'=1+1\n'=1+1\n"
     assert port.formulas_count == 0

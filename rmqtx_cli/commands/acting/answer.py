@@ -18,7 +18,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import OutputOptions, VoiceOptions
+from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
 from rmqtx_cli.sources.answer_sources import AnswerOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
@@ -90,7 +90,7 @@ def command(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     max_per_second: RateOption = None,
-    output: OutputOptions,
+    output: ReceiptOptions,
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
@@ -302,12 +302,12 @@ def _listen(
 # -- when it has ended ------------------------------------------------------------------------------------------------
 
 
-def _listing(output: OutputOptions, voice: Voice, *, with_outcome: bool) -> Listing:
+def _listing(output: ReceiptOptions, voice: Voice, *, with_outcome: bool) -> Listing:
     from rmqtx.repairs.stand_in.answer_table import ANSWERS
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import answers_view
 
-    return Listing(ANSWERS, answers_view(with_outcome=with_outcome), output, voice=voice)
+    return Listing(ANSWERS, answers_view(with_outcome=with_outcome), output.rows, voice=voice)
 
 
 def _write(listing: Listing, tasks: list[Task]) -> None:

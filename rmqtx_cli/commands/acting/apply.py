@@ -21,7 +21,7 @@ from rmqtx_cli.acting.acting import (
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import OutputOptions, VoiceOptions
+from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
@@ -73,7 +73,7 @@ def command(
     skip_stale: SkipStaleOption = False,
     *,
     act: ActOptions,
-    output: OutputOptions,
+    output: ReceiptOptions,
     voice: VoiceOptions,
     offline: OfflineOptions,
     live: LiveOptions,

@@ -19,8 +19,6 @@ from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import (
-    FieldsOption,
-    FormatOption,
     GroupOption,
     LimitOption,
     OutputFormat,
@@ -123,8 +121,7 @@ def command(
     asked: AskedOptions,
     force: ForceOption = False,
     store: StoreOption = None,
-    fields: FieldsOption = None,
-    output_format: FormatOption = None,
+    shown: OutputOptions,
     files: StoreOptions,
     voice: VoiceOptions,
     live: LiveOptions,
@@ -141,7 +138,6 @@ def command(
     from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
-    shown = OutputOptions(fields, output_format)
     if action == SHOW:
         return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)

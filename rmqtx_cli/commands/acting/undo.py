@@ -15,7 +15,7 @@ from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import OutputOptions, VoiceOptions
+from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -57,7 +57,7 @@ def command(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     *,
-    output: OutputOptions,
+    output: ReceiptOptions,
     voice: VoiceOptions,
 ) -> int:
     """Restore the files of a store to their content before rmqtx changed them in place.
@@ -70,7 +70,7 @@ def command(
     from rmqtx.repairs.changes.undo_table import EDITS, table
     from rmqtx_cli.output.listing import Listing
 
-    listing = Listing(EDITS, view(), output, voice=voice)
+    listing = Listing(EDITS, view(), output.rows, voice=voice)
     undo_file, differing = execution.state_and_differences(file, store, times=not ignore_times)
     root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)

@@ -18,7 +18,6 @@ from rmqtx_cli.commands.decode import (
     statetable,
 )
 from rmqtx_cli.options.command_tree import CommandTree
-from rmqtx_cli.options.row_options import with_row_options
 
 NAME = "decode"
 KINDS = (
@@ -29,4 +28,4 @@ app = CommandTree(
     help="Decode the files of one kind in a store: one row per structure. `rmqtx decode KIND --help` has examples.",
 )
 for module in KINDS:
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))
+    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(module.command)

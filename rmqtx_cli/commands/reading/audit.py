@@ -156,7 +156,7 @@ def command(
     asked.check()
     if asked.into is not None:
         return _grown(store or [], asked, output, engine, provenance, source, logs)
-    folder = folder_of(output.output, asked.partition_by, _not_in_folders(asked, output, source, logs))
+    folder = folder_of(output, asked.partition_by, _not_in_folders(asked, output, source, logs))
     if folder is not None:
         return audit_into_folder(context, folder, cast("FileOpener", opener), engine, provenance, at_ms)
     engine = source.database.engine_of(engine)
@@ -186,11 +186,9 @@ def _not_in_folders(
     asked: AuditOptions, output: OutputOptions, source: SourceOptions, logs: LogOptions
 ) -> dict[str, Any]:
     """Options that a folder of verdicts does not support, with their values."""
-    from rmqtx_cli.options.row_options import SORT
-
     return {
         "--where": asked.where, "--flagged": asked.flagged, "--limit": asked.limit, "--summary": asked.summary,
-        "--findings": asked.findings, "--fail-on": asked.fail_on, "--fields": output.fields, "--sort": SORT.get(),
+        "--findings": asked.findings, "--fail-on": asked.fail_on, "--fields": output.fields, "--sort": output.sort,
         "--format": output.output_format not in (None, OutputFormat.PARQUET), "--broker-logs": logs.broker_logs,
         "--transaction-table": source.database.address, "--follow": asked.follow,
         "-n": source.live.namesrv, "--broker": source.live.broker,
@@ -205,13 +203,12 @@ def _refuse_with_follow(
 
     Raises: BadRequest.
     """
-    from rmqtx_cli.options.row_options import SORT
     from rmqtx_cli.sources.following import refuse_with_follow
 
     refuse_with_follow({
         "--at": asked.at, "--limit": asked.limit, "--summary": asked.summary, "--findings": asked.findings,
         "--output": output.output, "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
-        "--split-size": engine.split_bytes, "--transaction-table": source.database.address, "--sort": SORT.get(),
+        "--split-size": engine.split_bytes, "--transaction-table": source.database.address, "--sort": output.sort,
         "--broker-logs": logs.broker_logs,
     })  # fmt: skip
 

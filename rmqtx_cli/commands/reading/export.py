@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,11 +20,11 @@ from rmqtx_cli.options.options import (
     FieldsOption,
     OutputFormat,
     ProvenanceOptions,
+    RowForm,
     StoreArguments,
     StoreOptions,
     VoiceOptions,
 )
-from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size
 
@@ -86,6 +86,7 @@ class FilesOptions:
     """Format and columns of the files."""
 
     output_format: FormatOption = OutputFormat.PARQUET
+    form: RowForm = field(default_factory=RowForm)
     fields: FieldsOption = None
     body: BodyOption = Bodies.NONE
 
@@ -108,11 +109,11 @@ class FilesOptions:
         """Settings that must not change when an export is continued."""
         settings: dict[str, Any] = {
             "table": table.value, "columns": columns, "format": self.output_format.value, "body": self.body.value,
-            "timestamps": HAS_TIMESTAMPS.get(),
+            "timestamps": self.form.timestamps,
         }  # fmt: skip
         if self.output_format is OutputFormat.CSV:
-            settings["csv_safe"] = IS_SAFE.get()
-            if not IS_SAFE.get():
+            settings["csv_safe"] = self.form.csv_safe
+            if not self.form.csv_safe:
                 voice.detail("text is written unchanged; spreadsheets run what begins like a formula: --csv-safe")
         return settings
 
@@ -154,7 +155,7 @@ def command(
         opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
         engine_run(context, "exporting", opened.stores, listing, engine, provenance, is_wanted=True) as run,
     ):
-        form = form_of(kind.output_format, with_meta=provenance.with_meta)
+        form = form_of(kind.output_format, kind.form, with_meta=provenance.with_meta)
         task = _ExportRun(table, columns, directory, form, _stored_provenance(run, directory))
         reading = task.reading(run, opened, done, kind.body, undecidable)
         written = _written(reading, listing if listed else None)

@@ -106,7 +106,7 @@ def command(
     from rmqtx_cli.output.ordering import oldest_first
 
     voice = source.voice
-    times = _Times.of(asked, voice)
+    times = _Times.of(asked, output.sort, voice)
     opener = source.opener(
         store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT", {"--at": asked.at, "--scan": asked.scan}
     )
@@ -141,18 +141,17 @@ class _Times:
     with_deadline: bool
 
     @classmethod
-    def of(cls, asked: PendingOptions, voice: Voice) -> _Times:
+    def of(cls, asked: PendingOptions, sort: str | None, voice: Voice) -> _Times:
         """Return the times that the options give.
 
         Raises: BadRequest.
         """
-        from rmqtx_cli.options.row_options import SORT
         from rmqtx_cli.output.ordering import names_of
 
         at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
         now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
-        with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
+        with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(sort))
         age_ms = None if asked.older_than is None else parse_duration_ms(asked.older_than)
         return cls(
             at_ms, now_ms, None if age_ms is None else now_ms - age_ms,

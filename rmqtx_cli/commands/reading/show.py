@@ -13,7 +13,15 @@ from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions, ProxyConfOption
+from rmqtx_cli.options.options import (
+    AtOption,
+    FormatOption,
+    OutputFormat,
+    OutputOption,
+    OutputOptions,
+    ProxyConfOption,
+    RowForm,
+)
 from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
@@ -65,6 +73,7 @@ def command(
     output: OutputOption = None,
     no_pager: NoPagerOption = False,
     *,
+    form: RowForm,
     logs: LogOptions,
     source: SourceOptions,
 ) -> int:
@@ -78,7 +87,7 @@ def command(
     logs.check()
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _TransactionPage(output_format, output, at_ms, source.voice, logs, proxy_conf, is_paged=not no_pager)
+    page = _TransactionPage(output_format, form, output, at_ms, source.voice, logs, proxy_conf, is_paged=not no_pager)
     with opener.opened(output) as opened:
         return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
@@ -88,6 +97,7 @@ class _TransactionPage:
     """How the transaction is printed."""
 
     format: OutputFormat | None
+    form: RowForm
     output: Path | None
     at_ms: int | None
     voice: Voice
@@ -121,12 +131,14 @@ class _TransactionPage:
         starts = [one.start_ms for one in reading.predicted.values() if one.start_ms]
         now_ms = min(starts, default=time.time_ns() // 1_000_000) if self.at_ms is None else self.at_ms
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
-        listing = Listing(
-            table.schema, view, OutputOptions(output_format=self.format, output=self.output), voice=self.voice
-        )
+        asked = OutputOptions(output_format=self.format, form=self.form, output=self.output)
+        listing = Listing(table.schema, view, asked, voice=self.voice)
         if is_page and len(found) == 1:
             with paged(self.output, is_wanted=self.is_paged) as stream:
-                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0])
+                draw(
+                    found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0],
+                    is_wide=self.form.wide,
+                )
         else:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")

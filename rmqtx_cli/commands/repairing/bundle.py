@@ -10,7 +10,7 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import FormatOption, OutputOptions, StoreOptions, VoiceOptions
+from rmqtx_cli.options.options import FormatOption, OutputOptions, RowForm, StoreOptions, VoiceOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size, stored_text
@@ -84,6 +84,7 @@ def command(
     no_scan: NoScanOption = False,
     output_format: FormatOption = None,
     *,
+    form: RowForm,
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
@@ -103,7 +104,7 @@ def command(
         raise BadRequest("exactly one place for the bundle is required", advice="give -o FILE.tar.xz or --to DIR")
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file needs --redact")
-    listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
+    listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format, form=form), voice=voice)
     target = output if output is not None else to
     assert target is not None
     source = _source(store, files, (target, redact_key_file))

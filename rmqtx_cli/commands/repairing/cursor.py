@@ -16,8 +16,7 @@ from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import OutputOptions, VoiceOptions
-from rmqtx_cli.options.row_options import with_row_options
+from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.command_names import LINES
@@ -71,7 +70,7 @@ def command(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     *,
-    output: OutputOptions,
+    output: ReceiptOptions,
     voice: VoiceOptions,
     offline: OfflineOptions,
 ) -> int:
@@ -90,7 +89,7 @@ def command(
     from rmqtx_cli.output.listing import Listing
 
     _check(override, reason)
-    listing = Listing(CURSOR_EFFECTS, view(), output, voice=voice)
+    listing = Listing(CURSOR_EFFECTS, view(), output.rows, voice=voice)
     conf = {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
     with offline.locked(voice) as (store, settings_of, destination, opened):
         wanted = moves(store, settings_of(store), conf, half=half, op=op)
@@ -133,7 +132,7 @@ def _carried_out(
     return made.receipt_id, journal.path
 
 
-app.command("set", short_help=LINES[NAME], epilog=epilog(EXAMPLES))(with_row_options(command))
+app.command("set", short_help=LINES[NAME], epilog=epilog(EXAMPLES))(command)
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:
