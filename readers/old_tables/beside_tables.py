@@ -6,9 +6,14 @@ STATE_ENTRIES here.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.log.designs import STATE_TABLE as STATE_TABLE_DESIGN
+from rmqtx.readers.log.designs import designs_of
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -25,12 +30,16 @@ from rmqtx.readers.old_tables.beside_log import (
 from rmqtx.readers.old_tables.redo_log import redo_entries, redo_log_entries
 from rmqtx.readers.old_tables.state_table import state_table_entries
 from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 
 #: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
     (STATE_TABLE, state_table_entries), (REDO_LOG, redo_log_entries),
 )  # fmt: skip
+
+_LACKS: Remembered[bool] = Remembered()
 
 
 def beside_log(
@@ -46,7 +55,28 @@ def beside_log(
         tables += OF_PREPARED
     if has_rocksdb_halves:
         tables.append((ROCKSDB, rocksdb_state_entries))
-    return read_beside(store, tables, findings, _rebuilt if has_prepared else lambda _store: None)
+    found = read_beside(store, tables, findings, _rebuilt if has_prepared else lambda _store: None)
+    return replace(found, kinds=found.kinds | {STATE_TABLE}) if has_prepared and lacks_tables(store) else found
+
+
+def has_tables(store: Store) -> bool:
+    """Whether a store has the directory of a state table or a redo log."""
+    return store.has("transaction", "statetable") or store.has("transaction", "redolog")
+
+
+def is_whole(store: Store) -> bool:
+    """Whether a local store has more than its log, so that a file which is not there is missing for its broker too."""
+    return not store.is_remote and not store.in_use and store.has("checkpoint") and not is_bundle(store)
+
+
+def lacks_tables(store: Store) -> bool:
+    """Whether the log has prepared records of 3.0 or 3.1, and state table and redo log are missing beside it.
+
+    The next start makes an empty table, and its broker then checks no transaction.
+    """
+    if not is_whole(store) or has_tables(store):
+        return False
+    return _LACKS.of(store, lambda: any(seen.word == STATE_TABLE_DESIGN for seen in designs_of(store)))
 
 
 def _rebuilt(store: Store) -> Int64s | None:
@@ -55,6 +85,8 @@ def _rebuilt(store: Store) -> Int64s | None:
         return None
     try:
         entries = redo_entries(store, [])
+        if entries is None and is_whole(store):
+            return np.empty(0, np.int64)
         return None if entries is None or not entries.is_whole else rebuilt_offsets(store, entries, [])
     except SourceError:
         return None  # the code that reads the log reports it

@@ -19,6 +19,7 @@ from rmqtx.readers.model.errors import BadRequest, NotAStore, StoreInUse
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.model.releases import INDEX_TAGS
+from rmqtx.readers.old_tables.beside_tables import has_tables
 from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
 from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
@@ -38,7 +39,6 @@ from rmqtx.repairs.rebuild.state_table import StateTableBuilder, TableSizes, tab
 from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
 from rmqtx.verdicts.claims.log_agreement import missing_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
-from rmqtx.verdicts.compared.state_table import has_tables
 from rmqtx.verdicts.verify.index_entries import newest_entries_have_tags
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"

@@ -19,10 +19,11 @@ from rmqtx.readers.log.record_head import HEAD_BYTES, number_at
 from rmqtx.readers.model.errors import BadRequest, NotAStore
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.old_tables.beside_tables import has_tables
 from rmqtx.readers.queues.slot_files import SIMPLE
 from rmqtx.readers.storage.segments import is_dledger
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
-from rmqtx.repairs.changes.file_copies import copy_tree
+from rmqtx.repairs.changes.file_copies import copy_file, copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside
 from rmqtx.repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from rmqtx.repairs.rebuild.queues import QueueBuilder
@@ -34,7 +35,6 @@ from rmqtx.repairs.salvage.choose_records import ChosenRecords, OpenSources, Pie
 from rmqtx.repairs.salvage.queue_ends import discards_go_on, known_ends
 from rmqtx.repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
 from rmqtx.repairs.salvage.verification import verified
-from rmqtx.verdicts.compared.state_table import has_tables
 
 #: Commit-log offset → a record for that place.
 Maker = Callable[[int], bytes]
@@ -44,6 +44,11 @@ _COPIED_BYTES = 8 << 20
 _SEGMENT_BYTES_MIN, _SEGMENT_BYTES_MAX = 4096, (1 << 31) - 1
 _SCRATCH = "queues-being-counted"
 
+#: What is copied as it is, because it names records by their offsets, or shows whose store it is.
+_COPIED = (
+    "abort", "epochFileCheckpoint", "epochFileCheckpoint.bak", "brokerIdentity", "timerlog", "timerwheel", "compaction",
+)
+
 
 @dataclass(slots=True)
 class Salvaged:
@@ -52,7 +57,8 @@ class Salvaged:
     Shape: `lost_bytes`: between records of the new log; `lost_numbers_count`: queue offsets without a record;
            `placeholders_count`: those of them that a placeholder has. `has_state_table`: state table and redo log
            of 3.0 and 3.1 were copied; `lacks_rocksdb`: there was a half topic of transactions in RocksDB, and its
-           database is not copied; `is_of_killed`: the file `abort` was copied.
+           database is not copied; `is_of_killed`: its broker was killed; `lacks_timers`: the
+           configuration has the place of the timer, and the messages in its wheel are not copied.
     Units: `segment_bytes`: length of the new log's files.
     """
 
@@ -71,6 +77,7 @@ class Salvaged:
     has_state_table: bool = False
     lacks_rocksdb: bool = False
     is_of_killed: bool = False
+    lacks_timers: bool = False
 
 
 @dataclass(slots=True)
@@ -107,7 +114,7 @@ def salvage(
     """Make a store at `target` with all records that are found in files, devices and directories, and verify it.
 
     `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues show their ends; its
-    state table and redo log (3.0, 3.1) are copied, and its file `abort`.
+    state table and redo log (3.0, 3.1) are copied, and its `abort`, timers, and identity at a controller.
     `infers_segments`: take the length of the log's files from blank records if there are any, else from `sizes`.
     Raises: BadRequest, NotAStore if no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
@@ -130,7 +137,8 @@ def salvage(
                 copy_tree(config, root / "config")
             if old_store is not None:
                 _copy_tables(old_store, root, result)
-                result.is_of_killed = _copy_abort(old_store, root)
+                _copy_marks(old_store, root, result)
+            result.lacks_timers = (root / "config" / "timercheck").exists() and not (root / "timerlog").exists()
             _write_log(root, files, result, sizes, old_store)
             _derive(root, result, sizes, old_store, with_tags=with_tags)
             result.findings.extend(verified(root, target, result.findings))
@@ -195,13 +203,20 @@ def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
     result.lacks_rocksdb = old_store.has("consumequeue", ROCKSDB_HALF_TOPIC) and old_store.has("rocksdbstore")
 
 
-def _copy_abort(old_store: Store, root: Path) -> bool:
-    """Copy `abort` of a broker that did not stop cleanly: what was in its memory is not in the new store either."""
-    if not old_store.aborted:
-        return False
-    data = Path(old_store.root, "abort").read_bytes()
-    write_at(root / "abort", len(data), 0, data)
-    return True
+def _copy_marks(old_store: Store, root: Path, result: Salvaged) -> None:
+    """Copy what shows how the broker stopped and which controller manages it, and the messages that wait for a time.
+
+    What was in the memory of a killed broker is not in the new store either; an act on the store of a controller's
+    replica is refused; and the timer does not read again what it has taken into its wheel.
+    """
+    old = Path(old_store.root)
+    for name in _COPIED:
+        place = old / name
+        if place.is_dir():
+            copy_tree(place, root / name, root=old)
+        elif place.is_file() and not place.is_symlink():
+            copy_file(place, root / name, place.stat())
+    result.is_of_killed = old_store.was_killed
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

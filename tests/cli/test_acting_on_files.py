@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT
-from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.readers.store.store import OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.words.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GUARD, SOME_REFUSED, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.damage import queue_files, write_bytes
-from tests.forge.stores import contents
+from tests.forge.stores import contents, settings_of
 from tests.repairs.broker_lock import locked_by_a_broker
+from tests.verdicts.truth import audited
 
 NAME = "common-5.3.3"
 VERSION = ("--broker-version", "5.3.3")
@@ -235,3 +237,24 @@ def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
     assert "op-in-memory" not in other.err
     closed = rmqtx("close", rolled_back, *where, "--override", "not-open", "--reason", "asked")
     assert "ROLLBACK (no decision was found: this rolls it back) at queue offset" in closed.err
+
+
+def test_an_act_makes_no_warning_and_no_doubt_about_others(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The first discard of a store has no queue yet (a warning, queue-missing), and its `abort` is that of rmqtx: the
+    causes of the others were those of a broker that had been killed.
+    """
+    source, new = corpus_store("lmqhalf-5.5.0"), tmp_path / "new"
+    rows = {row["transaction_id"]: row for row in audited("lmqhalf-5.5.0")}
+    (identity, *_) = [one for one, row in rows.items() if row["state"] == "PENDING" and not row["causes"]]
+    done = rmqtx(
+        "discard", identity, "--store", source, "--to", new, "--broker-version", "5.5.0", "--reason", "test", "--yes",
+    )  # fmt: skip
+    assert done.status == DONE, done.err
+    verified = rmqtx("verify", new, "--full", "--broker-version", "5.5.0", "--format", "jsonl", "-q")
+    assert verified.status == DONE, verified.out
+    after = audit([open_store(new)], settings_of("lmqhalf-5.5.0")).table().to_pylist()
+    assert {row["transaction_id"]: row["causes"] for row in after if row["transaction_id"] != identity} == {
+        name: row["causes"] for name, row in rows.items() if name != identity
+    }

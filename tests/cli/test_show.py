@@ -79,3 +79,13 @@ def test_a_start_now_has_all_of_its_time_before_it(rmqtx: Run, monkeypatch: pyte
     monkeypatch.setattr("rmqtx_cli.commands.reading.show.time.time_ns", lambda: (READ_AT_MS + 20_000) * 1_000_000)
     page = rmqtx("show", row["transaction_id"], "--store", str(root)).out
     assert re.search(r"^next .* in 30s if the broker starts now", page, re.MULTILINE), page
+
+
+def test_a_time_after_the_end_keeps_the_causes(rmqtx: Run) -> None:
+    """Nothing has happened since: such a time only sets the clock."""
+    root = unpacked("statetable-lossy-3.1.4")
+    (row, *_) = [one for one in audited("statetable-lossy-3.1.4") if one["causes"]]
+    words = ("show", row["transaction_id"], "--store", str(root), "--format", "jsonl")
+    now, later = (json.loads(rmqtx(*words, *more).out.splitlines()[0]) for more in ((), ("--at", "2026-11-29")))
+    assert later["causes"] == now["causes"] != []
+    assert not json.loads(rmqtx(*words, "--at", str(row["half_store_time_ms"] + 1)).out.splitlines()[0])["causes"]

@@ -471,3 +471,28 @@ def test_what_a_killed_broker_may_have_decided_is_still_in_doubt(tmp_path: Path)
     flagged = {identity for identity, (_, flags) in states(root).items() if "may_be_decided" in flags}
     assert flagged
     assert flagged == {i for i, (_, flags) in states(tmp_path / "new").items() if "may_be_decided" in flags}
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [("timer-5.3.0", ("timerlog", "timerwheel")), ("controller-5.1.4", ("epochFileCheckpoint", "brokerIdentity"))],
+)
+def test_what_waits_in_a_timer_and_who_manages_the_broker_come_along(
+    name: str, places: tuple[str, ...], tmp_path: Path
+) -> None:
+    """`config/timercheck` came alone, so the timer would have skipped them; and acts on the replica were allowed."""
+    root = corpus.unpack(name, tmp_path)
+    result = salvaged(root, tmp_path / "new")
+    assert not result.lacks_timers
+    for place in places:
+        assert files_below(tmp_path / "new", place) == files_below(root, place) or (
+            (tmp_path / "new" / place).read_bytes() == (root / place).read_bytes()
+        )
+    assert salvaged(root, tmp_path / "log", root / "commitlog").lacks_timers == (name == "timer-5.3.0")
+
+
+def test_abort_of_rmqtx_is_no_kill(tmp_path: Path) -> None:
+    root = corpus.unpack("common-5.3.3", tmp_path)
+    (root / "abort").write_bytes(b"0")
+    result = salvaged(root, tmp_path / "new")
+    assert (result.is_of_killed, (tmp_path / "new" / "abort").read_bytes()) == (False, b"0")

@@ -26,7 +26,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         topics=topics,
         has_proxy=PROXY_TOPIC in (topics or ()),
         topics_without_group=_topics_without_group(facts.store),
-        was_stopped=not facts.store.aborted and not facts.store.in_use,
+        was_stopped=not facts.store.in_use and (not facts.store.aborted or facts.store.has_own_abort),
         op_interval_ms=settings.transaction_op_batch_interval_ms,
         light_halves=halves_in_light_queues(facts.store),
     )
@@ -69,6 +69,8 @@ def _last_op_offset(facts: StoreFacts) -> int | None:
         return None
     if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
         return None
+    if facts.store.has_own_abort:  # rmqtx wrote the op messages behind those of the queue
+        return last[0] if last else -1
     return max([facts.last_op_offset, *last])
 
 

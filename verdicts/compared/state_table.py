@@ -16,6 +16,7 @@ from rmqtx.readers.model.finding_limits import one_by_one
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.redo_log import (
     PREPARED_TAGS,
@@ -36,11 +37,6 @@ _NO_TYPE = 0
 _Words = Callable[[int], tuple[str, str]]
 
 
-def has_tables(store: Store) -> bool:
-    """Whether a store has the directory of a state table or a redo log."""
-    return store.has("transaction", "statetable") or store.has("transaction", "redolog")
-
-
 def state_table_findings(
     store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges
 ) -> Iterator[Finding]:
@@ -53,7 +49,9 @@ def state_table_findings(
     found: list[Finding] = []
     slots, entries = state_slots(store, found), redo_entries(store, found)
     yield from found
-    if not store.commit_log or (slots is None and entries is None):  # a missing log is reported once, elsewhere
+    if not store.commit_log:  # a missing log is reported once, elsewhere
+        return
+    if slots is None and entries is None and not lacks_tables(store):
         return
     work = _TableComparison(store, settings, records, ranges, slots, entries, is_whole=not found)
     yield from work.findings()
@@ -88,7 +86,7 @@ class _TableComparison:
             yield from self._without_slot(self._slots)
         if self._entries is not None:
             yield from self._of_entries(self._entries)
-        elif not self._is_leftover:
+        elif not self._is_leftover and (self._slots is not None or self._store.aborted):
             yield self._without_redo_log()
         if self._is_leftover:
             yield self._leftover()

@@ -38,6 +38,7 @@ from rmqtx.verdicts.compared.losses import meaning_of_mismatch
 from rmqtx.verdicts.compared.queue_claims import QueueParts
 from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts
+from rmqtx.verdicts.startup.started_queues import queue_reach
 
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
 _CODES = {
@@ -302,8 +303,11 @@ class QueueComparison:
         rows = np.flatnonzero(~is_reported)
         if not len(rows) or not queue.is_readable:
             return
+        is_late = self._store.aborted or self._store.in_use
         if not queue.files.exists:
-            if not self._store.has_rocksdb_queues:
+            if is_late and self._are_undispatched(int(records.offsets[rows].min())):
+                yield self._of_records(queue, "slot-pending", rows)
+            elif not self._store.has_rocksdb_queues:
                 kind, topic, number = queue.name
                 path = self._store.queue_directory(topic_text(topic), number, kind)
                 yield Finding(
@@ -316,7 +320,6 @@ class QueueComparison:
             in_rocksdb = self._bounds_in_rocksdb.get((topic_text(queue.name[1]), queue.name[2]), (0, 0))[1]
             rows = rows[(records.numbers[rows] < queue.used_end) | (records.numbers[rows] >= in_rocksdb)]
         rows = rows[np.lexsort((records.offsets[rows], records.numbers[rows]))]
-        is_late = self._store.aborted or self._store.in_use
         numbers = records.numbers[rows]
         late = ((numbers >= queue.used_end) | (numbers < 0)) & is_late
         for code, mine in (("slot-missing", rows[~late]), ("slot-pending", rows[late])):
@@ -327,6 +330,13 @@ class QueueComparison:
                 yield self._of_records(queue, code, run)
                 if number == FINDINGS_MAX - 1:
                     break
+
+    def _are_undispatched(self, offset: int) -> bool:
+        """Whether the slot of no queue leads to a record from an offset on: the next start makes their slots."""
+        try:
+            return offset >= queue_reach(self._store).end
+        except SourceError:
+            return False
 
     def _of_records(self, queue: _Queue, code: str, rows: Int64s) -> Finding:
         records, row = queue.records, int(rows[0])

@@ -66,7 +66,7 @@ def simulated_checks(
         findings += tables.findings
         notes = tables.notes
         cuts = _LogCuts(store, findings, notes)
-        for configuration in configurations if tables.is_checked else []:
+        for configuration in configurations if tables.is_checked or cursors is None else []:
             cut = cuts.of(configuration, supposed_version(configuration.settings)[0])
             found += tables.simulated(
                 configuration.name, configuration.settings, configuration.conf, now_ms, log_cut=cut

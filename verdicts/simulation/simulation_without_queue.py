@@ -27,6 +27,7 @@ from rmqtx.readers.model.finding_limits import one_by_one
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
 from rmqtx.readers.model.tables import HALVES
+from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.redo_log import redo_entries
 from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
 from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
@@ -193,8 +194,8 @@ def _rebuilt(found: BesideTables) -> Int64s:
     """Return the prepared records in the table that a broker rebuilds when it starts."""
     entries = redo_entries(found.store, found.findings)
     if entries is None:
-        why = "open ones: the next start rebuilds the state table from the redo log, which is missing"
-        found.findings.append(Finding(found.store.root, "undecidable", actual=why))
+        place = found.store.place(*REDO_FILES.directory)
+        found.findings.append(Finding(found.store.root, "redo-log-missing", place, actual="no file"))
         return np.empty(0, np.int64)
     return rebuilt_offsets(found.store, entries, found.findings)
 

@@ -57,6 +57,8 @@ class Futures:
         self.is_too_old: Bools = self._are_too_old()
         # Where the start cuts the log and begins the check again, it reads copies before the cursor of before.
         is_read = is_open | judged.is_read_after_cut_per_copy
+        # No broker checks these prepared records, but until a start cuts them off they can still be committed.
+        is_read |= others.is_prepared & (judged.event_per_copy == Event.CUT) & is_pending[halves.number]
         self._find_events(is_read)
         self.is_asked: Bools = halves.any_of(is_read & (judged.asks_per_copy > 0)) & ~self.is_never_asked
         has_future = halves.any_of(is_read & (judged.event_per_copy >= 0) & (judged.event_per_copy != Event.UNKNOWN))

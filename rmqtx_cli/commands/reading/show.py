@@ -151,7 +151,7 @@ class _TransactionPage:
         from rmqtx.readers.store.proxy_conf import read_expire_ms
         from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 
-        if self.at_ms is not None:
+        if not set(rows["store"].to_pylist()) <= set(reading.evidence):
             return [[] for _ in range(rows.num_rows)]
         keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)
         return diagnosed_each(rows, logs.with_logs(reading.evidence), keeps_ms)

@@ -197,6 +197,11 @@ def _lines(result: Salvaged) -> list[str]:
         )
     if result.is_of_killed:
         lines.append("abort is copied: the broker did not stop cleanly, so op messages in its memory may be lost")
+    if result.lacks_timers:
+        lines.append(
+            "timerlog/ and timerwheel are not copied, and config/timercheck is: delayed messages that the timer had "
+            "taken are not delivered - give STORE, not only its log"
+        )
     if result.lacks_rocksdb:
         lines.append(
             "rocksdbstore/ is not copied: the new store does not show which half messages in it are open, dropped or "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, settings_of
 
@@ -63,3 +66,24 @@ def test_a_rollback_record_without_its_words_still_ends_what_it_names(tmp_path: 
     file.write_bytes(data[:place] + words + data[end:])
     rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
     assert [one["state"] for one in rows if one["transaction_id"] == row["transaction_id"]] == ["ROLLED_BACK"]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_without_the_files_from_which_a_start_makes_its_table_nothing_is_asked(is_killed: bool, tmp_path: Path) -> None:
+    """`pending` advised to wait for the check, with status 0, where `simulate` and `verify` had a check of nothing."""
+    root = copy_of("statetable-3.1.4", tmp_path)
+    shutil.rmtree(root / "transaction" / "redolog" if is_killed else root / "transaction")
+    if is_killed:
+        (root / "abort").touch()
+    settings = settings_of("statetable-3.1.4")
+    reading = audit([open_store(root)], settings)
+    rows = [row for row in reading.table().to_pylist() if row["state"] == "PENDING"]
+    assert len(rows) == 16
+    assert {(row["advice"], row["next_event"]) for row in rows} == {("decide", "none")}
+    assert all("never_asked" in row["flags"] for row in rows)
+    assert ("redo-log-missing" if is_killed else "table-missing") in {one.code for one in reading.findings}
+    checks, findings, _ = simulated_checks(
+        open_store(root), [SimulatedConfiguration("as is", settings(open_store(root)))], None, 1 << 41
+    )
+    assert not [step for one in checks for played in islice(one.rounds(), 1) for step in played.steps]
+    assert "undecidable" not in {one.code for one in findings}

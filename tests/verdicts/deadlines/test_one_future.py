@@ -64,7 +64,7 @@ def damaged(name: str, how: str, to: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["statetable-3.1.4", "statetable-killed-3.1.4", "rocksdb-5.5.0", "rocksdb-killed-5.5.0"]
+    "name", ["statetable-3.1.4", "statetable-killed-3.1.4", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "prepared-4.2.0"]
 )
 def test_a_start_that_cuts_the_log_takes_its_records_from_every_table(name: str, tmp_path: Path) -> None:
     """`simulate` asked about records that `pending` and `verify` had behind the cut, and `pending` of 3.1 said wait."""
