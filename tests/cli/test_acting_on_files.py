@@ -258,3 +258,17 @@ def test_an_act_makes_no_warning_and_no_doubt_about_others(
     assert {row["transaction_id"]: row["causes"] for row in after if row["transaction_id"] != identity} == {
         name: row["causes"] for name, row in rows.items() if name != identity
     }
+
+
+def test_a_second_act_sees_the_broker_of_the_first(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The `abort` of rmqtx made a downgraded store look like one of the release before: that version was accepted."""
+    name = "downgraded-5.5.0-5.3.3-4.9.7"
+    one, other, *_ = (row["transaction_id"] for row in audited(name) if row["state"] == "PENDING")
+    words = ("--reason", "test", "--yes", "--broker-version", "4.9.7")
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert rmqtx("rollback", one, "--store", corpus_store(name), "--to", first, *words).status == DONE
+    assert rmqtx("rollback", other, "--store", first, "--to", second, *words).status == DONE
+    wrong = rmqtx("rollback", other, "--store", first, "--to", tmp_path / "third", *words[:-1], "5.5.0")
+    assert wrong.status == REFUSED_BY_GUARD
