@@ -109,7 +109,7 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
         )
     seen = broker_settings(store)
     is_older = seen.version_low is not None and low < seen.version_low
-    if is_older or (seen.version_high is not None and low > seen.version_high and not store.aborted):
+    if is_older or (seen.version_high is not None and low > seen.version_high and not store.was_killed):
         raise UnsafeStore(
             f"--broker-version {settings.version} contradicts the files of {store.root}, which a broker {seen.version} "
             "wrote", advice="give the version that wrote them, or let the other broker open the store once first",
