@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.log.properties import HALF_MARK, PRODUCER_GROUP, REAL_TOPIC
-from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_block import Block, end_in_zeros
 from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.store.store import (
@@ -77,7 +77,7 @@ def _of_old_design(
         if sure is not None:
             own = own | sure[rows]
         if may_be_unreadable is not None and not own.all():
-            own = own | (may_be_unreadable[rows] & alone.properties.malformed())
+            own = own | (may_be_unreadable[rows] & (alone.properties.malformed() | end_in_zeros(alone)))
         found[rows] = own & ~in_later_topics(alone)
     return found
 

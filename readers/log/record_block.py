@@ -318,3 +318,11 @@ class Block:
         computed = [zlib.crc32(memory[start : start + length]) & 0x7FFFFFFF for start, length in spans]
         matches: Bools = stored == np.array(computed, np.int64)
         return matches
+
+
+def end_in_zeros(block: Block) -> Bools:
+    """Return which records have properties that end in a zero byte; no broker and no client writes one there."""
+    lengths = block.properties_lengths
+    last = block.data[block.starts + block.lengths - 1]
+    found: Bools = (lengths > 0) & (last == 0)
+    return found

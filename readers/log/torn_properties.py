@@ -11,19 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from rmqtx.readers.log.prepared_records import is_rollback
-from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_block import Block, end_in_zeros
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.store import DISCARD_TOPIC
-
-
-def end_in_zeros(block: Block) -> Bools:
-    """Return which records have properties that end in a zero byte; no broker and no client writes one there."""
-    lengths = block.properties_lengths
-    last = block.data[block.starts + block.lengths - 1]
-    found: Bools = (lengths > 0) & (last == 0)
-    return found
 
 
 def have_torn_properties(block: Block) -> Bools:

@@ -15,9 +15,9 @@ import numpy as np
 from rmqtx.readers.jobs.growing_logs import latest_offsets
 from rmqtx.readers.log.commit_log import last_with_data
 from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import end_in_zeros
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import Split, SplitPlan
-from rmqtx.readers.log.torn_properties import end_in_zeros
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import FileChanged
 from rmqtx.readers.storage.segments import Segment

@@ -22,7 +22,9 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from tests.field import field_stores, right
 from tests.forge import damage
+from tests.forge.damage import log_files, write_bytes
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.verdicts import truth
 from tests.verdicts.verifying import findings as verified
 
 Row = dict[str, Any]
@@ -200,3 +202,21 @@ def test_properties_that_are_not_text_are_a_record(word: bytes, code: str | None
     rows, found = audited(root)
     assert by_place(rows)[2030]["state"] == "PENDING"
     assert about(found, 2030) == {"record-properties"} | ({code} if code else set())
+
+
+@pytest.mark.parametrize("name", ["prepared-4.2.0", "statetable-3.1.4"])
+def test_a_prepared_record_without_its_group_does_not_vanish(name: str, tmp_path: Path) -> None:
+    """Zeros in place of all its properties but a part of the first: its id is only its place."""
+    root = copy_of(name, tmp_path)
+    before = truth.audited(name)
+    (row, *_) = [one for one in before if one["state"] == "COMMITTED" and one["keys"]]
+    place = row["half_copies"][0]["commit_log_offset"]
+    (file,) = [one for one in log_files(root) if int(one.name) <= place < int(one.name) + one.stat().st_size]
+    at = place - int(file.name)
+    data = file.read_bytes()
+    end = at + int.from_bytes(data[at : at + 4], "big")
+    begin = data.index(b"KEYS\x01", at, end) + 8
+    write_bytes(file, begin, bytes(end - begin))
+    rows = {one["transaction_id"]: one for one in audit([open_store(root)], settings_of(name)).table().to_pylist()}
+    assert rows.keys() == {one["transaction_id"] for one in before}
+    assert rows[row["transaction_id"]]["state"] in ("COMMITTED", "UNDECIDABLE")
