@@ -29,9 +29,11 @@ from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.predicted import UNASKED_ENDS, WORDS
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS, Event
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import not_read
+from rmqtx.verdicts.transactions.futures import NO_EVENT
 
 _TABLE = "offsetTable"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -51,12 +53,16 @@ KINDS: dict[str, str] = {
     "abandoned": "undecided, and not reached by the check with the new cursors",
     "asked-again": "decided, and checked again with the new cursors: a second delivery is possible",
     "discarded-unasked": "reached by the check with the new cursors, discarded without asking: nothing is delivered",
+    "never-asked": "read by the check with the present cursors, and not with the new ones",
     "taken-up": "undecided or discarded, and checked again with the new cursors",
 }
 #: Effects that are refused unless the operator accepts them.
 UNWANTED = ("abandoned", "asked-again")
 #: The values of `next_event` with which no producer is asked.
 _UNASKED = frozenset(WORDS[event] for event in UNASKED_ENDS)
+#: Those with which the check reads a copy, and those with which it reads none.
+_READ = frozenset(WORDS[event] for event in READ_EVENTS)
+_UNREAD = frozenset({WORDS[Event.STOPPED], WORDS[Event.SKIPPED], NO_EVENT})
 #: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [
@@ -69,6 +75,18 @@ CURSOR_EFFECTS = pa.schema(
         column("reason_after", pa.string(), "why"),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What the broker does differently with the new cursors.
+
+    Shape: `rows`: rows of CURSOR_EFFECTS. `stops`: where its check is then stopped, one for each half queue.
+    Order: `rows`: that of the first half copies.
+    """
+
+    rows: list[dict[str, Any]]
+    stops: list[CheckStop]
 
 
 def moves(
@@ -198,16 +216,12 @@ def _require_only(before: Any, after: Any, key: str, value: int, file: str) -> N
 
 def effects(
     store: Store, changes: ChangeSet, settings_of: SettingsOf, opened: Callable[[str, tuple[str, ...]], Store]
-) -> list[dict[str, Any]]:
-    """Return the transactions that the broker would treat differently.
-
-    Shape: rows of CURSOR_EFFECTS.
-    Order: that of the first half copies.
-    """
+) -> Effects:
+    """Return the transactions that the broker would treat differently, and where its check is then stopped."""
     settings = settings_of(store)
     with _as_changed(store, changes) as place:
-        before = _judged(store, settings)
-        after = _judged(opened(str(place), store.commit_log_directories), settings)
+        before, _ = _judged(store, settings)
+        after, stops = _judged(opened(str(place), store.commit_log_directories), settings)
     found = []
     for name, row in before.items():
         kind = _kind(row, after[name])
@@ -219,11 +233,13 @@ def effects(
                     "reason_after": after[name]["reason"],
                 }
             )
-    return found
+    return Effects(found, stops)
 
 
-def _judged(store: Store, settings: BrokerSettings) -> dict[str, dict[str, Any]]:
-    return {row["transaction_id"]: row for row in audit([store], lambda _: settings).table().to_pylist()}
+def _judged(store: Store, settings: BrokerSettings) -> tuple[dict[str, dict[str, Any]], list[CheckStop]]:
+    reading = audit([store], lambda _: settings)
+    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+    return rows, reading.check_stops
 
 
 def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
@@ -236,6 +252,11 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     if (after["state"] == State.PENDING and before["state"] != State.PENDING) or (
         is_discarded and after["advice"] == Advice.WAIT and before["advice"] != Advice.WAIT
     ):
+        return "discarded-unasked" if is_unasked else "taken-up"
+    if before["next_event"] in _READ and after["next_event"] in _UNREAD:
+        return "never-asked"
+    is_pending = before["state"] == after["state"] == State.PENDING
+    if is_pending and before["next_event"] in _UNREAD and after["next_event"] in _READ:
         return "discarded-unasked" if is_unasked else "taken-up"
     return None
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from rmqtx_cli.exporter.schedule import Schedule, State
 from rmqtx_cli.monitoring.metrics import EXPORTED, Metric, Samples
-from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.text import fully_escaped
 
 #: Results of readings; each has a counter from the start on, so that the first failure is an increase.
 RESULTS = ("ok", "failed", "timed_out")
@@ -50,6 +50,6 @@ def _own_samples(state: State, now: float) -> Samples:
 def _family(metric: Metric, samples: Samples) -> Family:
     family = Family(metric.name.removesuffix("_total"), metric.meaning, str(metric.kind), metric.unit)
     for labels, value in samples[metric.name]:
-        named = {name: escaped(labels[name]) for name in metric.labels if labels.get(name)}
+        named = {name: fully_escaped(labels[name]) for name in metric.labels if labels.get(name)}
         family.add_sample(metric.name, named, value)
     return family

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqtx_cli.monitoring.metrics import METRICS, Metric, Samples
-from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.text import fully_escaped
 
 
 def as_text(samples: Samples) -> str:
@@ -29,5 +29,5 @@ def _lines(metric: Metric, samples: Samples) -> Iterator[str]:
 
 
 def _label(name: str, value: str) -> str:
-    text = escaped(value).replace("\\", "\\\\").replace('"', '\\"')
+    text = fully_escaped(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'{name}="{text}"'

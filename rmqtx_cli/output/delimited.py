@@ -89,6 +89,6 @@ def _fields(column: pa.Array) -> list[object]:
 
 def _one_line(value: str) -> str:
     """Text with escaped control characters, which readers of CSV treat differently; line ends would split a record."""
-    from rmqtx_cli.words.text import escaped
+    from rmqtx_cli.words.text import fully_escaped
 
-    return escaped(value)
+    return fully_escaped(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -117,6 +117,18 @@ class Listing:
 
     def _source(self, name: str) -> str:
         return self._derived[name].source if name in self._derived else name.partition(".")[0]
+
+    def refuse_unread(self, unread: Mapping[str, str]) -> None:
+        """Refuse a condition or an order on a column that is not read: all its values are null, so none would match.
+
+        `unread`: by column, the options with which it is read.
+        Raises: BadRequest.
+        """
+        named = self.named_by_options | {"--sort": [self._source(order.column) for order in self._orders]}
+        for option in ("--where", "--fail-on", "--sort"):
+            for name in named.get(option, ()):
+                if name in unread:
+                    raise BadRequest(f"{option}: {name} is not read by default", advice=f"add {unread[name]}")
 
     @property
     def carries_meta(self) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
+#: From this length on a run of one unprintable character is written once, with its count.
+_RUN_MIN = 8
+
 
 def stored_text(argument: str) -> str:
     """An argument in the form of text from a store: bytes that are not UTF-8 as backslash escapes."""
@@ -9,7 +14,23 @@ def stored_text(argument: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with unprintable characters as backslash escapes.
+    r"""The text for people: unprintable characters as backslash escapes, a long run of one of them once with its count.
+
+    A page of zeros that tears an id becomes `FD00\x00…(269 times)`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_run(character, len(list(same))) for character, same in groupby(text))
+
+
+def _run(character: str, length: int) -> str:
+    if character.isprintable():
+        return character * length
+    return _escape(character) * length if length < _RUN_MIN else f"{_escape(character)}…({length} times)"
+
+
+def fully_escaped(text: str) -> str:
+    """The text for programs, with every unprintable character as a backslash escape.
 
     Covers C0 and C1 controls, ESC, DEL, line and paragraph separators, bidi overrides, zero-width characters and lone
     surrogates; the ordinary space stays.

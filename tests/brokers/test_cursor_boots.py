@@ -85,7 +85,7 @@ def test_a_check_that_steps_over_poison_halves_goes_on(version: str, tmp_path: P
         (tmp_path / str(number)).mkdir()
         target = tmp_path / str(number) / "store"
         rows = cursor_set(root, target, version, "--half", poison + 1, "--override", "abandoned")
-        assert len(rows) == 1
+        assert [row["kind"] for row in rows].count("abandoned") == 1
         root, place = target, poison + 1
     assert poison_place(root, tmp_path, version) == []
     booted = Boot(root.parent, version, name)

@@ -172,6 +172,32 @@ def test_cursors_that_the_broker_does_not_read_are_not_set(
     assert not target.exists()
 
 
+def test_those_that_a_later_stop_takes_out_of_the_check_are_listed(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The check stops at half 23 and, once that is passed, at 24: the copies 19 to 22 are asked about before only."""
+    store, conf = corpus_store("poison-4.4.0"), tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=100000\n")
+    settings = ("--broker-version", "4.4.0", "--broker-conf", conf)
+    abandon = ("--store", store, "--override", "abandoned", "--reason", "a test", "--format", "jsonl", *settings)
+    result = rmqtx("cursor", "set", "--half", 24, "--to", tmp_path / "x", *abandon, "--yes")
+    assert result.status == DONE, result.err
+    found = rows(result.out)
+    kinds = {row["transaction_id"]: (row["kind"], row["state_after"]) for row in found}
+    before, after = (
+        {row["transaction_id"]: row["next_event"] for row in rows(said.out)}
+        for said in (rmqtx("audit", place, *settings, "--format", "jsonl") for place in (store, tmp_path / "x"))
+    )
+    passed = {one for one, event in before.items() if event == "asked" and after[one] == "stopped"}
+    assert {one for one, (kind, _) in kinds.items() if kind == "never-asked"} == passed
+    assert {one[-6:] for one, what in kinds.items() if what == ("never-asked", "PENDING")} == {"430004", "430005"}
+    assert [what for what in kinds.values() if what[0] != "never-asked"] == [("abandoned", "LOST")]
+    assert "with the new cursors the check is stopped at half 24 " in result.err
+    further = rmqtx("cursor", "set", "--half", 25, "--to", tmp_path / "y", *abandon, "--dry-run")
+    assert {row["kind"] for row in rows(further.out)} == {"abandoned", "taken-up"}
+    assert "the check is stopped" not in further.err
+
+
 def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     """The check discards them; a longer fileReservedTime would make it ask, so the default alone is not enough."""
     conf = tmp_path / "broker.conf"

@@ -21,7 +21,7 @@ from rmqtx_cli.output.jsontext import json_rows, json_texts
 from rmqtx_cli.output.port import open_port
 from rmqtx_cli.output.views import plain_view
 from rmqtx_cli.words.exit_status import DONE
-from rmqtx_cli.words.text import cut, escaped, width
+from rmqtx_cli.words.text import cut, escaped, fully_escaped, width
 from tests.cli.conftest import Run
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eevil\u2028line\x85\x00\r\n\t\"quote\\ 订单 \U0001f6d2"
@@ -129,6 +129,7 @@ def test_any_list_comes_back(values: list[list[int | None] | None]) -> None:
 @given(st.text(), st.integers(1, 40))
 def test_escaped_text_is_harmless_and_cut_text_fits(text: str, cells: int) -> None:
     assert escaped(text).isprintable()
+    assert fully_escaped(text).isprintable()
     assert width(cut(escaped(text), cells)) <= cells
 
 
@@ -138,6 +139,19 @@ def test_hostile_text_is_escaped(tmp_path: Path, output_format: OutputFormat) ->
     text = written(rows, output_format, tmp_path / "x").decode()
     assert all(line.isprintable() for line in text.split("\n"))
     assert "订单" in text
+
+
+def test_a_run_of_one_unprintable_character_is_counted_for_people_only(tmp_path: Path) -> None:
+    """A page of zeros in the log tears ids, keys, topics and groups; every row would be as wide as the torn one."""
+    torn = "FD000" + "\x00" * 269
+    rows = transactions(transaction(transaction_id=torn, keys=torn, topic=torn, producer_group=torn, flags=[torn]))
+    table = written(rows, OutputFormat.TABLE, tmp_path / "table").decode()
+    assert table.count("FD000\\x00…(269 times)") >= 4
+    assert max(map(len, table.splitlines())) < 400
+    [row] = json.loads(written(rows, OutputFormat.JSON, tmp_path / "json"))
+    assert row["transaction_id"] == torn
+    assert "FD000" + "\\x00" * 269 + "," in written(rows, OutputFormat.CSV, tmp_path / "csv").decode()
+    assert escaped("a\t\tb\x00c") == fully_escaped("a\t\tb\x00c") == "a\\t\\tb\\x00c"
 
 
 def test_hostile_names_are_escaped_on_stderr(rmqtx: Run, tmp_path: Path) -> None:

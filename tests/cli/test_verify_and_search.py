@@ -17,6 +17,7 @@ from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.commands.reading.search import unread_batches
+from rmqtx_cli.words.exit_status import USAGE
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.forge import damage
@@ -157,6 +158,43 @@ def test_bounds_are_offsets_or_times(rmqtx: Run, common: Path) -> None:
     assert late == every[len(every) // 2 :]
     early = rows_of(rmqtx("search", common, "--to", middle["store_time"], "--format", "jsonl").out)
     assert early == [row for row in every if row["store_time_ms"] < middle["store_time_ms"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("search", "--where", "body ~ order"), "add --body text"),
+        (("search", "--where", "queue_id = 0", "--fail-on", "body ~ order"), "add --body text"),
+        (("search", "--where", "queue_id = 0", "--sort", "body"), "add --body text"),
+        (("decode", "commitlog", "--where", "body ~ order"), "add --body text, and --decompress"),
+        (("decode", "commitlog", "--where", "body_crc_matches = true"), "add --check-crc"),
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "jsonl"])
+def test_a_condition_on_what_is_not_read_is_refused(
+    rmqtx: Run, common: Path, words: tuple[str, ...], advice: str, form: str
+) -> None:
+    """The column would be null in every row: no row, or a wrong order, would look like an answer."""
+    result = rmqtx(*words, common, "--format", form)
+    assert (result.status, result.out) == (USAGE, "")
+    assert "is not read by default" in result.err
+    assert advice in result.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("search", "--where", "body ~ order", "--body", "text"),
+        ("search", "--where", "body ~ order", "--body", "raw"),
+        ("search", "--where", "body_crc_matches = true"),
+        ("decode", "commitlog", "--where", "body ~ order", "--body", "text"),
+        ("decode", "commitlog", "--where", "body ~ order", "--decompress"),
+        ("decode", "commitlog", "--where", "body_crc_matches = true", "--check-crc"),
+    ],
+)
+def test_a_condition_on_what_is_read_finds_rows(rmqtx: Run, common: Path, words: tuple[str, ...]) -> None:
+    result = rmqtx(*words, common, "--limit", 3, "--format", "jsonl")
+    assert (result.status, len(rows_of(result.out))) == (0, 3)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--property", "x"), ("--body-regex", "["), ("--body-contains", "0xq")])

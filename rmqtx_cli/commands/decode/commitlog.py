@@ -93,4 +93,8 @@ def command(
         topic=topic, adapt=with_text_bodies if is_text else None,
         schema=text_schema() if is_text else RECORDS,
         extra=[*(["body"] if with_body else []), *(["body_crc_matches"] if with_crc else [])],
+        unread={
+            **({} if with_body else {"body": "--body text, and --decompress for compressed bodies"}),
+            **({} if with_crc else {"body_crc_matches": "--check-crc"}),
+        },
     )

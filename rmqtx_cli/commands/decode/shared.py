@@ -55,6 +55,7 @@ def equals(column: str, value: str | None) -> str | None:
 
 
 _NOTHING: Mapping[str, tuple[str, str | None]] = {}
+_ALL_READ: Mapping[str, str] = {}
 
 
 #: What an account of bytes leaves out.
@@ -134,16 +135,19 @@ def list_rows(
     adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     schema: pa.Schema | None = None,
     extra: list[str] | None = None,
+    unread: Mapping[str, str] = _ALL_READ,
 ) -> int:
     """List a table of each store, or its `--coverage` or `--findings`; return the exit status.
 
     `read`: returns the reading of a store, for the columns needed. `conditions`: conditions of other options, written
     as for `--where`; `named`: by option, a column and the value it must have. `topic`: value of `--topic`, where `read`
     selects it. `adapt`: converts each batch to `schema`. `extra`: columns added to those of the printed table.
+    `unread`: columns of `schema` that `read` leaves null, with the options that read them.
     """
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 
     rows = _rows_of(asked, table, conditions, named, schema, extra)
+    rows.listing.refuse_unread(unread)
     stores = open_stores(asked.stores, asked.files).stores
     refuse_inside(asked.output.output, stores)
     say_consistency(stores, asked.voice)

@@ -159,6 +159,7 @@ def command(
         raise BadRequest("no search condition given", advice=f"{tried}add --key, --id, --topic or another condition")
     found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
+    listing.refuse_unread(found.unread)
     stores = _opened(places, commit_log, output.output, voice)
     with engine_run(context, "searching", stores, listing, engine, provenance) as run:
         reading = run.engine.run_job(
@@ -210,6 +211,11 @@ class _Found:
         self.schema = text_schema() if self.is_text else RECORDS
         self._with_body = body is not BodyForm.NONE or "body" in (fields or "").split(",")
         self.view = _view(with_body=self._with_body, with_store=with_store)
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """The columns that are not read, and the option that reads them."""
+        return {} if self._with_body else {"body": "--body text"}
 
     def columns(self, listing: Listing) -> tuple[str, ...]:
         """Return the columns to read; bodies only if they are printed."""

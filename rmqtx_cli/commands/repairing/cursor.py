@@ -79,14 +79,16 @@ def command(
     Changes config/consumerOffset.json and its backup, with enableLmq config/lmqConsumerOffset.json. The rows list the
     transactions that the broker would then treat differently: abandoned ones are undecided and no longer checked,
     asked-again ones are decided and checked again, discarded-unasked ones are too old or checked too often: the broker
-    discards a copy without asking. Taken-up ones are undecided or discarded and checked again. Abandoned and
-    asked-again ones are refused, unless overridden; without --broker-conf also decided ones that are discarded
+    discards a copy without asking. Taken-up ones are undecided or discarded and checked again; never-asked ones are
+    read by the check with the present cursors only: a line names the place where the check is then stopped. Abandoned
+    and asked-again ones are refused, unless overridden; without --broker-conf also decided ones that are discarded
     unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op
     cursor back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
     """
     from rmqtx.readers.store.broker_conf import read_broker_conf
     from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
     from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.pages.check_alive import check_sentence
 
     _check(override, reason)
     listing = Listing(CURSOR_EFFECTS, view(), output.rows, voice=voice)
@@ -96,8 +98,11 @@ def command(
         changes = change_set(store, wanted)
         for move in wanted:
             voice.note(_way(move))
-        rows = effects(store, changes, settings_of, opened)
+        found = effects(store, changes, settings_of, opened)
+        rows = found.rows
         listing.write(_batches(rows))
+        for stop in found.stops:
+            voice.note(f"with the new cursors {check_sentence(stop)}")
         if _is_refused(rows, override or (), has_conf=offline.broker_conf is not None):
             return exit_status.REFUSED_BY_GUARD
         if dry_run:
