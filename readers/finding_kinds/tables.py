@@ -69,6 +69,12 @@ KINDS: dict[str, Kind] = {
         "after a clean stop a broker does not rebuild the table when it starts: it checks no open transaction",
         "rmqtx rebuild statetable writes the table again",
     ),
+    "table-lost": Kind(
+        Severity.ERROR,
+        "prepared records of 3.0 or 3.1 without the files from which the next start makes the state table",
+        "on this store the broker would check no open transaction; in a copy they may only be missing in the copy",
+        "copy transaction/ of the broker too",
+    ),
     "redo-log-missing": Kind(
         Severity.WARNING,
         "a state table without a redo log",

@@ -38,7 +38,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "state_table": (
         "table-entry-invalid", "table-gap", "table-slot-mismatch", "table-slot-expired", "table-slot-stale",
         "table-slot-unproved", "table-slot-missing", "table-unanswerable", "table-missing", "redo-log-missing",
-        "table-leftover", "table-remade", "redo-entry-mismatch", "redo-entry-missing", "table-number-taken",
+        "table-lost", "table-leftover", "table-remade", "redo-entry-mismatch", "redo-entry-missing",
+        "table-number-taken",
     ),
     "store": (
         "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty",

@@ -25,7 +25,7 @@ from rmqtx.verdicts.startup.queues import QueueFacts
 CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.
 _TABLE_CODES = frozenset({
-    "table-entry-invalid", "table-gap", "table-missing", "redo-log-missing", "table-slot-mismatch",
+    "table-entry-invalid", "table-gap", "table-missing", "table-lost", "redo-log-missing", "table-slot-mismatch",
     "redo-entry-mismatch", "redo-entry-missing", "table-remade",
 })
 

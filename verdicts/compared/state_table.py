@@ -79,15 +79,17 @@ class _TableComparison:
         self._records = records.chosen(~later | ~records.is_prepared) if self._is_leftover else records
 
     def findings(self) -> Iterator[Finding]:
-        if self._slots is None:
+        if self._slots is None and self._entries is None:
+            yield self._lost()
+        elif self._slots is None:
             yield from self._without_table()
         else:
             yield from self._of_slots(self._slots)
             yield from self._without_slot(self._slots)
         if self._entries is not None:
             yield from self._of_entries(self._entries)
-        elif not self._is_leftover and (self._slots is not None or self._store.aborted):
-            yield self._without_redo_log()
+        elif not self._is_leftover and self._slots is not None:
+            yield self._lost() if self._store.was_killed else self._without_redo_log()
         if self._is_leftover:
             yield self._leftover()
         elif self._store.aborted and not self._store.in_use and self._entries is not None:
@@ -183,6 +185,14 @@ class _TableComparison:
         yield Finding(
             self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
             expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them open",
+            actual="no file",
+        )
+
+    def _lost(self) -> Finding:
+        waiting = int((self._records.first_ends == UNDECIDED).sum())
+        return Finding(
+            self._store.root, "table-lost", self._store.place(*REDO_FILES.directory),
+            expected=f"entries of {len(self._records)} records, {waiting} of them open prepared records",
             actual="no file",
         )
 

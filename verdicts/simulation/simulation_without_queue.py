@@ -27,6 +27,7 @@ from rmqtx.readers.model.finding_limits import one_by_one
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
 from rmqtx.readers.model.tables import HALVES
+from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.redo_log import redo_entries
 from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
@@ -143,6 +144,9 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
             f"{store.root}: its broker did not stop cleanly: the next start rebuilds the state table,"
             f" {len(rebuilt)} slots numbered from 0; the rebuilt table is simulated"
         )
+    elif slots is None and lacks_tables(store):
+        _take_lost_table(found)
+        return
     elif slots is None:
         found.notes.append(f"{store.root}: it has no state table, like a slave: nothing is checked")
         return
@@ -190,12 +194,16 @@ def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iter
         )
 
 
+def _take_lost_table(found: BesideTables) -> None:
+    place = found.store.place(*REDO_FILES.directory)
+    found.findings.append(Finding(found.store.root, "table-lost", place, actual="no file"))
+
+
 def _rebuilt(found: BesideTables) -> Int64s:
     """Return the prepared records in the table that a broker rebuilds when it starts."""
     entries = redo_entries(found.store, found.findings)
     if entries is None:
-        place = found.store.place(*REDO_FILES.directory)
-        found.findings.append(Finding(found.store.root, "redo-log-missing", place, actual="no file"))
+        _take_lost_table(found)
         return np.empty(0, np.int64)
     return rebuilt_offsets(found.store, entries, found.findings)
 
