@@ -80,8 +80,10 @@ class _TableComparison:
 
     def findings(self) -> Iterator[Finding]:
         if self._slots is None and self._entries is None:
-            yield self._lost()
-        elif self._slots is None:
+            if not self._is_leftover:
+                yield self._lost()
+            return
+        if self._slots is None:
             yield from self._without_table()
         else:
             yield from self._of_slots(self._slots)

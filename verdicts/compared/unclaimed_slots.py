@@ -305,9 +305,11 @@ class QueueComparison:
             return
         is_late = self._store.aborted or self._store.in_use
         if not queue.files.exists:
+            if self._store.has_rocksdb_queues:
+                return
             if is_late and self._are_undispatched(int(records.offsets[rows].min())):
                 yield self._of_records(queue, "slot-pending", rows)
-            elif not self._store.has_rocksdb_queues:
+            else:
                 kind, topic, number = queue.name
                 path = self._store.queue_directory(topic_text(topic), number, kind)
                 yield Finding(
