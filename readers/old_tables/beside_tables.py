@@ -64,6 +64,11 @@ def has_tables(store: Store) -> bool:
     return store.has("transaction", "statetable") or store.has("transaction", "redolog")
 
 
+def expects_tables(store: Store) -> bool:
+    """Whether a state table and a redo log are to be compared with the log: they are there, or a start misses them."""
+    return has_tables(store) or lacks_tables(store)
+
+
 def is_whole(store: Store) -> bool:
     """Whether a local store has more than its log, so that a file which is not there is missing for its broker too."""
     return not store.is_remote and not store.in_use and store.has("checkpoint") and not is_bundle(store)

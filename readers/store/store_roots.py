@@ -14,8 +14,7 @@ from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
-#: Directories in a store's root, and how many of its own directories can be below one of them.
-_PARTS = (*_MARKS, "consumequeue_ext", "timerlog", "timerwheel", "compaction", "kvStore", "abort")
+#: How deep a directory of a store can be below its root.
 _PARENTS_MAX = 4
 #: Directories of a store whose files have names like those of a log.
 _OWN = (*_MARKS, "consumequeue_ext", "timerlog", "compaction", "kvStore")
@@ -82,7 +81,7 @@ def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
     above = [place]
     for _ in range(_PARENTS_MAX):
         above.append(parent_of(above[-1]))
-        if above[-1] != above[-2] and _is_store(files, above[-1]) and name_of(above[-2]) in _PARTS:
+        if above[-1] != above[-2] and _is_store(files, above[-1]) and name_of(above[-2]) in _OWN:
             return f"the directory is a part of a store; give the store's root: {above[-1]}", None
     if any(map(SEGMENT_NAME.fullmatch, plain)):
         root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)

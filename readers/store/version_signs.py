@@ -168,8 +168,7 @@ def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
     high = LAST_OF_4 if _has_no_version(chosen) else LAST_OF_FIRST_JSON if _is_of_first_json(store, chosen) else None
     if high is None or high >= once or any(since > high for since, _ in rewritten_since(store)):
         return None
-    is_cut_short = store.in_use or (store.aborted and not store.has_own_abort)  # rmqtx acts on stores in order
-    if is_cut_short and not _are_older(store, high, chosen):
+    if (store.was_killed or store.in_use) and not _are_older(store, high, chosen):
         return None
     return high, f"config/{chosen.file.name}"
 

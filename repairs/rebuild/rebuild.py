@@ -268,11 +268,11 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
     directories = map(Path, store.commit_log_directories)
     logs = [one for one in directories if one.is_dir() and not _is_found(one, old)]
     left_out |= {one.name for one in logs if one.parent == old}
+    segments = {Path(segment.file).name for segment in store.commit_log}
     if old in logs:  # a directory of log files alone
-        left_out |= {Path(segment.file).name for segment in store.commit_log}
+        left_out |= segments
     copy_tree(old, root, frozenset(left_out))
     for log in logs:
-        segments = {Path(one.file).name for one in store.commit_log}
         copy_tree(log, root / COMMIT_LOG, frozenset(entry.name for entry in log.iterdir()) - segments)
     if TABLES in left_out:
         rebuilt = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}

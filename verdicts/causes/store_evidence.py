@@ -26,7 +26,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         topics=topics,
         has_proxy=PROXY_TOPIC in (topics or ()),
         topics_without_group=_topics_without_group(facts.store),
-        was_stopped=not facts.store.in_use and (not facts.store.aborted or facts.store.has_own_abort),
+        was_stopped=not facts.store.was_killed and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms,
         light_halves=halves_in_light_queues(facts.store),
     )

@@ -12,7 +12,7 @@ from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.ranges import LogRanges
-from rmqtx.readers.old_tables.beside_tables import has_tables, lacks_tables
+from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.queues.slot_files import topic_bytes
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -36,7 +36,7 @@ class CheckedClaims:
     def __init__(self, store: Store) -> None:
         self._claims = QueueClaims(store)
         self._old: list[OldRecords] = []
-        self._has_tables = has_tables(store) or lacks_tables(store)
+        self._has_tables = expects_tables(store)
 
     def add(self, block: Block) -> None:
         """Add the records of a block."""
@@ -90,7 +90,7 @@ def table_findings(
 
     `known`: what is reported already.
     """
-    if not (has_tables(store) or lacks_tables(store)):
+    if not expects_tables(store):
         return
     reported = {(one.code, one.file, one.position_bytes) for one in known}
     for finding in state_table_findings(store, settings, records, ranges):

@@ -81,7 +81,7 @@ class _TableComparison:
     def findings(self) -> Iterator[Finding]:
         if self._slots is None and self._entries is None:
             if not self._is_leftover:
-                yield self._lost()
+                yield self._without_redo_log("table-lost")
             return
         if self._slots is None:
             yield from self._without_table()
@@ -91,7 +91,7 @@ class _TableComparison:
         if self._entries is not None:
             yield from self._of_entries(self._entries)
         elif not self._is_leftover and self._slots is not None:
-            yield self._lost() if self._store.was_killed else self._without_redo_log()
+            yield self._without_redo_log("table-lost" if self._store.was_killed else "redo-log-missing")
         if self._is_leftover:
             yield self._leftover()
         elif self._store.aborted and not self._store.in_use and self._entries is not None:
@@ -190,18 +190,10 @@ class _TableComparison:
             actual="no file",
         )
 
-    def _lost(self) -> Finding:
+    def _without_redo_log(self, code: str) -> Finding:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         return Finding(
-            self._store.root, "table-lost", self._store.place(*REDO_FILES.directory),
-            expected=f"entries of {len(self._records)} records, {waiting} of them open prepared records",
-            actual="no file",
-        )
-
-    def _without_redo_log(self) -> Finding:
-        waiting = int((self._records.first_ends == UNDECIDED).sum())
-        return Finding(
-            self._store.root, "redo-log-missing", self._store.place(*REDO_FILES.directory),
+            self._store.root, code, self._store.place(*REDO_FILES.directory),
             expected=f"entries of {len(self._records)} records, {waiting} of them open prepared records",
             actual="no file",
         )

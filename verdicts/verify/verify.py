@@ -25,7 +25,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, findings_table
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.model.tables import FINDINGS
-from rmqtx.readers.old_tables.beside_tables import has_tables, lacks_tables
+from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.queues.slot_files import close_slot_files
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
@@ -101,7 +101,7 @@ class Verify:
         scan = split.scan()
         work = SplitWork(
             split, is_quick=self.level == QUICK, is_full=self.level == FULL,
-            with_old=self.transaction_table is not None or has_tables(split.store) or lacks_tables(split.store),
+            with_old=self.transaction_table is not None or expects_tables(split.store),
         )
         findings: list[Finding] = []
         try:
@@ -181,7 +181,7 @@ class Verify:
     ) -> Iterator[Finding]:
         """Return where the tables of designs before 4.3 and the log differ."""
         old = OldRecords.joined(split.old_records for split in splits)
-        if has_tables(store) or lacks_tables(store):
+        if expects_tables(store):
             yield from state_table_findings(store, settings, old, ranges)
         if self.transaction_table is not None:
             yield from transaction_table_findings(store, self.transaction_table, old, ranges)

@@ -374,7 +374,7 @@ def test_what_is_no_store_says_why(tmp_path: Path, clean: Path) -> None:
 
 
 def test_a_directory_of_directories_names_only_stores(tmp_path: Path, clean: Path) -> None:
-    """A directory `dledger-a` without `data` is no log, and stores are also found one directory further down."""
+    """A directory `dledger-a` without `data` contains no log; stores are also found one directory further down."""
     shutil.copytree(clean, tmp_path / "named" / "dledger-a" / "store")
     with pytest.raises(NotAStore, match=re.escape(f"did you mean {tmp_path}/named/dledger-a/store?")):
         open_store(tmp_path / "named")
