@@ -65,7 +65,7 @@ def has_tables(store: Store) -> bool:
 
 
 def expects_tables(store: Store) -> bool:
-    """Whether a state table and a redo log are to be compared with the log: they are there, or a start misses them."""
+    """Whether state table and redo log are compared with the log: they are there, or the next start lacks them."""
     return has_tables(store) or lacks_tables(store)
 
 

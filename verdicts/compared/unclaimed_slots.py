@@ -334,9 +334,9 @@ class QueueComparison:
                     break
 
     def _are_undispatched(self, offset: int) -> bool:
-        """Whether the slot of no queue leads to a record from an offset on: the next start makes their slots."""
+        """Whether all queues end before a record, so that the next start makes its slot; not if no queue has a slot."""
         try:
-            return offset >= queue_reach(self._store).end
+            return 0 <= queue_reach(self._store).end <= offset
         except SourceError:
             return False
 

@@ -136,3 +136,11 @@ def test_any_byte_of_any_slot(name: str, count: int, tmp_path: Path) -> None:
         row = the_one(rows)
         assert row["file"] == str(file), (place, mask, row)
         assert row["position_bytes"] == number * 20, (place, mask, row)
+
+
+@pytest.mark.parametrize("topic", ["", HALF_TOPIC])
+def test_deleted_queues_of_a_killed_broker_are_missing(topic: str, tmp_path: Path) -> None:
+    """Only what lies behind all queues is not dispatched yet: its queue may have no file."""
+    root = copy_of("killed-5.3.3", tmp_path)
+    damage.drop(root / "consumequeue" / topic)
+    assert "queue-missing" in {row["code"] for row in findings(root)}
