@@ -21,6 +21,11 @@ LINES = {
     'print(Kind(Severity.ERROR, "a", "b"))': None,
     "from rmqtx.repairs.receipts.act_outcome import ActOutcome": None,
     "print(ActOutcome.PROOVED)": '"type[ActOutcome]" has no attribute "PROOVED"',
+    "from rmqtx.repairs.acts.request import ActRequest": None,
+    "from rmqtx.repairs.receipts.act_kind import ActKind": None,
+    "print(ActRequest(ActKind.CLOSE))": None,
+    "print(ActKind.COMIT)": '"type[ActKind]" has no attribute "COMIT"',
+    'print(ActRequest("close"))': 'has incompatible type "str"; expected "ActKind"',
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 

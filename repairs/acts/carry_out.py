@@ -24,6 +24,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -71,7 +72,7 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
     """Choose the copy that the act names, and apply the guards."""
     request, situation = act.order.request, act.situation
     queue_offset = request.queue_offset
-    if queue_offset is None and request.action == "close" and not is_in_rocksdb(situation.half_copy):
+    if queue_offset is None and request.action == ActKind.CLOSE and not is_in_rocksdb(situation.half_copy):
         # A copy that an op message settles is closed already.
         queue_offset = max(medium.open_copies(situation), default=None)
     if queue_offset is not None:
@@ -87,9 +88,9 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
 
 
 def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
-    if request.action == "resume":
+    if request.action == ActKind.RESUME:
         return situation.discard_copy or situation.half_copy
-    if request.action == "commit":
+    if request.action == ActKind.COMMIT:
         return situation.named or situation.discard_copy
     return situation.named
 
@@ -171,7 +172,7 @@ def _wait_for_decisions(
 ) -> int:
     """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds."""
     needed_ms = max(act.situation.conditions.settle_ms for act in acts)
-    if all(act.order.request.action == "close" for act in acts) or "decision-in-flight" in conduct.overrides:
+    if all(act.order.request.action == ActKind.CLOSE for act in acts) or "decision-in-flight" in conduct.overrides:
         needed_ms = 0
     if conduct.settle_ms is not None:
         needed_ms = conduct.settle_ms
@@ -220,18 +221,18 @@ def _act(act: CheckedAct, medium: Medium, journal: Journal, conduct: Conduct) ->
     receipt = act.begin(conduct)
     action = act.order.request.action
     assert act.named is not None
-    if action == "discard":
+    if action == ActKind.DISCARD:
         receipt.saved_message = str(save_message(act.named.raw, receipt.receipt_id, journal.directory))
     journal.begin(receipt)
     try:
-        if action == "resume":
+        if action == ActKind.RESUME:
             answer = medium.resume(act.named, receipt)
-        elif action == "discard":
+        elif action == ActKind.DISCARD:
             answer = medium.discard(act.named, act.situation, receipt)
-        elif action == "commit" and act.situation.named is None:
+        elif action == ActKind.COMMIT and act.situation.named is None:
             answer = _commit_by_resume(act, medium, journal, receipt)
         else:
-            decision = COMMIT if action == "commit" else ROLLBACK
+            decision = COMMIT if action == ActKind.COMMIT else ROLLBACK
             answer = medium.decide(act.named, act.situation, decision, receipt)
     except Unreachable as error:
         return _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error}")

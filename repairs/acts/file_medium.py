@@ -32,6 +32,7 @@ from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
 from rmqtx.repairs.changes.destinations import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.receipts import APPEND, Receipt, answered
 from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
 from rmqtx.repairs.receipts.saved_messages import block_of
@@ -141,11 +142,11 @@ class FileMedium:
         refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
         named = situation.named
         if named is not None and self._readable_copy(named, situation) is None:
-            refused.setdefault("commit", "no half copy of it has a body that consumers can decompress")
+            refused.setdefault(ActKind.COMMIT, "no half copy of it has a body that consumers can decompress")
         if named is not None and self._dispatches_itself:
             why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
-                refused.setdefault("commit", why)
+                refused.setdefault(ActKind.COMMIT, why)
         has_ops = named is None or named.topic == HALF_TOPIC
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,

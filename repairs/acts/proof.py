@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.row_copies import copies_without_op
 from rmqtx.verdicts.model.state import State
 
@@ -44,7 +45,7 @@ class Proof:
 
 
 def proof_of(
-    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
+    action: ActKind, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
     half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
     """Return what the row of a transaction after an act proves.
@@ -57,14 +58,14 @@ def proof_of(
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
         return Proof(Seen.CONTRADICTED, contradiction=contradiction)
-    if action == "resume":
+    if action == ActKind.RESUME:
         if len(after["half_copies"]) > len(before["half_copies"]):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
-    if action == "commit" and not after["final_records"]:
+    if action == ActKind.COMMIT and not after["final_records"]:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
     if is_prepared:
-        if action == "commit" or len(after["op_marks"]) > len(before["op_marks"]):
+        if action == ActKind.COMMIT or len(after["op_marks"]) > len(before["op_marks"]):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
     if fresh_offset_marks(before, after):
@@ -96,20 +97,20 @@ def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor
 
 
 def _contradiction(
-    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+    action: ActKind, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> str | None:
     fresh = set(after["flags"]) - set(before["flags"])
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
             return sentence
     more = len(after["final_records"]) > len(before["final_records"])
-    if more and action in ("rollback", "discard", "close"):
+    if more and action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
         final = after["final_records"][-1]
         return (
             f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: another client committed the "
             "transaction, and consumers get the message"
         )
-    if action == "commit" and "conflict" in fresh:
+    if action == ActKind.COMMIT and "conflict" in fresh:
         if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
             return "there is a ROLLBACK record too: its producer rolled it back, and consumers get the message"
         return (

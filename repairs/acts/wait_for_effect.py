@@ -19,6 +19,7 @@ from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -114,7 +115,7 @@ class _Watch:
         )
         is_past = cursors.get(act.named.store, -1) > newest
         is_quiet = now - max(act.whole_since, self._busy_until) >= _QUIET_SECONDS
-        is_lasting = act.order.request.action == "resume" or act.named.is_prepared  # no check puts these back
+        is_lasting = act.order.request.action == ActKind.RESUME or act.named.is_prepared  # no check puts these back
         act.is_effect_final = is_lasting or is_past or is_quiet or self._medium.is_exclusive
 
     def _watch_tail(self, seconds: float) -> None:
@@ -160,7 +161,7 @@ class _Watch:
             receipt.outcome = ActOutcome.CONTRADICTED
             receipt.notes.append(str(proof.contradiction))
         elif proof.seen is Seen.WHOLE:
-            receipt.outcome = ActOutcome.ACCEPTED if act.order.request.action == "resume" else ActOutcome.PROVED
+            receipt.outcome = ActOutcome.ACCEPTED if act.order.request.action == ActKind.RESUME else ActOutcome.PROVED
             receipt.notes += _remarks(act)
         else:
             if receipt.outcome == ActOutcome.ACCEPTED:
@@ -174,7 +175,7 @@ class _Watch:
 
 def _remarks(act: CheckedAct) -> list[str]:
     """Further notes on an effect that was seen."""
-    if act.order.request.action == "resume":
+    if act.order.request.action == ActKind.RESUME:
         state = act.begun().state_after
         became = [f"during the watch its state became {state}"] if state != State.PENDING else []
         # The guard was overridden: the next round discards it, unless the reservation is raised before.
@@ -198,6 +199,6 @@ def _is_contradicted(act: CheckedAct) -> bool:
 def _is_decided(act: CheckedAct) -> bool:
     """Whether a rollback of a newer copy can only close it: for a commit, the broker must have accepted it."""
     action = act.order.request.action
-    if action == "resume" or act.named is None:
+    if action == ActKind.RESUME or act.named is None:
         return False
-    return action != "commit" or act.begun().outcome == ActOutcome.ACCEPTED
+    return action != ActKind.COMMIT or act.begun().outcome == ActOutcome.ACCEPTED

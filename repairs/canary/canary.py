@@ -28,6 +28,7 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import offset_marks
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
@@ -67,7 +68,7 @@ class _Transaction:
     key: str
     newest: tuple[int, int] | None = None
     before: dict[str, Any] | None = None
-    decided: str | None = None
+    decided: ActKind | None = None
     decided_at: tuple[int, int] | None = None
     is_over: bool = False
 
@@ -119,14 +120,14 @@ class Canary:
         begun = {}
         if "check" in plan:
             begun["check"] = self._store(membership, "check")
-        for scenario in ("commit", "rollback"):
+        for scenario in ActKind.COMMIT, ActKind.ROLLBACK:
             if scenario in plan:
                 transaction = begun[scenario] = self._store(membership, scenario)
                 self._decide(transaction, scenario)
                 self._prove(transaction)
         if "check" in plan:
             self._await_check(begun["check"])
-            self._decide(begun["check"], "commit")
+            self._decide(begun["check"], ActKind.COMMIT)
             self._prove(begun["check"])
         for transaction in begun.values():
             self._prove_end(transaction)
@@ -166,7 +167,7 @@ class Canary:
         begun.end_ms = check.received_time_ms
         self._step(transaction, "ask", begun, f"check of {_place(transaction.newest)}")
 
-    def _decide(self, transaction: _Transaction, what: str) -> None:
+    def _decide(self, transaction: _Transaction, what: ActKind) -> None:
         begun = _Clock()
         answer = self._end(transaction, what)
         why = f"code {answer.code}: {answer.remark or 'no remark'}"
@@ -174,7 +175,7 @@ class Canary:
         self._step(transaction, "decide", begun, proof, why)
 
     def _prove(self, transaction: _Transaction) -> None:
-        if transaction.decided == "commit":
+        if transaction.decided == ActKind.COMMIT:
 
             def delivered(row: Mapping[str, Any]) -> str | None:
                 finals = row["final_records"]
@@ -196,16 +197,17 @@ class Canary:
 
     def _prove_end(self, transaction: _Transaction) -> None:
         """Wait until no copy of it is open; a copy that was put back meanwhile is closed when the broker checks it."""
-        wanted = 1 if transaction.decided == "commit" else 0
+        wanted = 1 if transaction.decided == ActKind.COMMIT else 0
 
         def ended(row: Mapping[str, Any]) -> str | None:
             finals = len(row["final_records"])
             if finals != wanted:
                 raise _Missing(f"{transaction.scenario}: {finals} COMMIT records of {transaction.key}, not {wanted}")
             assert transaction.before is not None
+            assert transaction.decided is not None
             assert transaction.decided_at is not None
             named = {"store": self._broker.root, "queue_offset": transaction.decided_at[0]}
-            proof = proof_of(str(transaction.decided), named, transaction.before, row)
+            proof = proof_of(transaction.decided, named, transaction.before, row)
             if proof.seen is Seen.WHOLE and not self._is_passed(transaction, row):
                 return None
             counted = "one COMMIT record" if finals else "no COMMIT record"
@@ -293,13 +295,13 @@ class Canary:
                 commit_log_offset=check.commit_log_offset, decision=ROLLBACK, transaction_id=key,
             )
 
-    def _end(self, transaction: _Transaction, what: str) -> Any:
+    def _end(self, transaction: _Transaction, what: ActKind) -> Any:
         """Send the decision, once."""
         assert transaction.newest is not None
         transaction.decided, transaction.decided_at = what, transaction.newest
         return self._broker.end_transaction(
             producer_group=self._plan.group, queue_offset=transaction.newest[0],
-            commit_log_offset=transaction.newest[1], decision=COMMIT if what == "commit" else ROLLBACK,
+            commit_log_offset=transaction.newest[1], decision=COMMIT if what == ActKind.COMMIT else ROLLBACK,
             transaction_id=transaction.key,
         )
 

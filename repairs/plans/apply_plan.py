@@ -12,6 +12,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -106,7 +107,7 @@ def _is_done(receipt: Receipt) -> bool:
     return receipt.outcome is ActOutcome.PROVED or is_seen_since
 
 
-def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], Receipt]:
+def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, ActKind], Receipt]:
     """The latest receipt of each step, of runs of the same plan that may have sent something."""
     found = {}
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
@@ -117,7 +118,7 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
 
 
 def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_exact: bool) -> ActOrder:
-    named = step["half_copy"]["queue_offset"] if is_exact and step["action"] != "resume" else None
+    named = step["half_copy"]["queue_offset"] if is_exact and step["action"] != ActKind.RESUME else None
     why = step["reason"] if reason is None else f"{step['reason']}; {reason}"
     request = ActRequest(step["action"], step["producer_group"], named)
     return ActOrder(step["transaction_id"], request, why, dict(known_as))
@@ -147,7 +148,7 @@ def _why_stale(
     situation = act.situation
 
     def read(place: Mapping[str, Any]) -> NamedRecord | None:
-        return _record(situation, place, medium, is_discard=step["action"] == "resume")
+        return _record(situation, place, medium, is_discard=step["action"] == ActKind.RESUME)
 
     return staleness(step, situation.row, read, is_exact=is_exact, is_same_store=is_same_store)
 

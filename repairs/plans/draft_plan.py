@@ -11,6 +11,7 @@ from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.verdicts.audit.provenance import tool
 
@@ -50,8 +51,8 @@ def drafted(situations: Sequence[Situation], request: ActRequest, reason: str, r
     return draft
 
 
-def _named(situation: Situation, action: str) -> object:
-    return situation.discard_copy if action == "resume" else situation.half_copy
+def _named(situation: Situation, action: ActKind) -> object:
+    return situation.discard_copy if action == ActKind.RESUME else situation.half_copy
 
 
 def plan_of(

@@ -11,6 +11,7 @@ from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, step_of
 from rmqtx.repairs.receipts.row_copies import newest_first
 
@@ -26,7 +27,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def step_of_situation(situation: Situation, action: str, reason: str, reason_from: str) -> dict[str, Any]:
+def step_of_situation(situation: Situation, action: ActKind, reason: str, reason_from: str) -> dict[str, Any]:
     """Return the plan step for a transaction in its present situation.
 
     Shape: PLAN_STEPS.
@@ -100,7 +101,7 @@ def _record_differs(
     is_same_store: bool,
 ) -> str | None:
     """How the record that the step names differs from the plan; None where it does not."""
-    is_resume = step["action"] == "resume"
+    is_resume = step["action"] == ActKind.RESUME
     planned = step["discard_copy"] if is_resume else step["half_copy"]
     word = "discard copy" if is_resume else "half copy"
     copies = row["discard_copies"] if is_resume else row["half_copies"]

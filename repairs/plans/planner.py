@@ -13,7 +13,8 @@ from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
+from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
 from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.audit.provenance import tool
@@ -37,7 +38,7 @@ class Planner:
         for batch in batches:
             settled = pc.and_(
                 pc.is_in(batch["ledger_word"], value_set=pa.array(_SETTLED)),
-                pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
+                pc.is_in(batch["advice"], value_set=pa.array(PLANNED)),
             )
             chosen = batch.filter(settled)
             if chosen.num_rows:

@@ -21,10 +21,9 @@ import pyarrow as pa
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.tables import column
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 
 PLAN_VERSION = 1
-#: What may be planned for a transaction; `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes each.
-ACTIONS = ("commit", "rollback", "discard", "resume", "close")
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 
 
@@ -76,7 +75,7 @@ PLAN_STORES = pa.schema(
 PLAN_STEPS = pa.schema(
     [
         _needed(column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy")),
-        _needed(column("action", pa.string(), f"one of {', '.join(ACTIONS)}", values=ACTIONS)),
+        _needed(column("action", pa.string(), f"one of {', '.join(PLANNED)}", values=PLANNED)),
         column("producer_group", pa.string(), "the group that a decision must name"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
@@ -182,9 +181,9 @@ def _checked(value: Any, file: str) -> dict[str, Any]:
 def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) -> None:
     """Check what a schema cannot: the action exists, its record is named, its stores are described."""
     action = step["action"]
-    if action not in ACTIONS:
-        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", shown(action))
-    named = "discard_copy" if action == "resume" else "half_copy"
+    if action not in PLANNED:
+        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(PLANNED)}", shown(action))
+    named = "discard_copy" if action == ActKind.RESUME else "half_copy"
     if step[named] is None:
         raise _FORM.bad(file, f"{place}.{named}", f"a record, which {action} names", "null")
     records = [(f"{place}.{name}", step[name]) for name in ("half_copy", "discard_copy") if step[name] is not None]

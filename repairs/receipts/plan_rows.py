@@ -7,6 +7,7 @@ from typing import Any
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.store.store import Store
+from rmqtx.repairs.receipts.act_kind import ActKind
 
 #: The kinds of witness by the column of TRANSACTIONS that holds them.
 WITNESSES = {
@@ -19,7 +20,7 @@ PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 
 def step_of(
     row: Mapping[str, Any],
-    action: str,
+    action: ActKind,
     reason: str,
     reason_from: str,
     *,

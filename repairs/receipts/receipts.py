@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED
 from rmqtx.verdicts.audit.provenance import tool
@@ -45,9 +46,8 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 
 #: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
-CURSOR_SET = "cursor set"
 #: Acts that do not concern a single transaction.
-WITHOUT_TRANSACTION = (CURSOR_SET,)
+WITHOUT_TRANSACTION = (ActKind.CURSOR_SET,)
 #: One witness, in the form of plans.
 WITNESS = pa.struct(
     [
@@ -145,7 +145,7 @@ class Receipt:
     Shape: the columns of RECEIPTS; `requests` as `asked` makes them, witnesses as in PLAN_STEPS.
     """
 
-    action: str
+    action: ActKind
     transaction_id: str | None
     store: str
     producer_group: str | None = None
@@ -232,6 +232,9 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     if (outcome := known.get("outcome", ActOutcome.UNKNOWN)) not in OUTCOMES:
         raise _FORM.bad(file, "outcome", f"one of {', '.join(OUTCOMES)}", shown(outcome))
     known["outcome"] = ActOutcome(outcome)
+    if known["action"] not in tuple(ActKind):
+        raise _FORM.bad(file, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
+    known["action"] = ActKind(known["action"])
     return Receipt(**known)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
-from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
+from rmqtx.repairs.receipts.receipts import OTHER_STORE, SET_CURSOR, Receipt, whoever
 from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.model.state import State
 
@@ -48,7 +49,7 @@ def rechecked(
     for row in look(ids) if ids else ():
         rows.setdefault(row["transaction_id"], []).append(row)
     for receipt in receipts:
-        if receipt.action == CURSOR_SET:
+        if receipt.action == ActKind.CURSOR_SET:
             other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, (
                 Standing(OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read") if other
@@ -100,9 +101,9 @@ def standing_of(receipt: Receipt, row: Row | None) -> Standing:
     fresh = _fresh(row, receipt, "final_records", "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
         return Standing("contradicted", contradiction)
-    if effect == "commit":
+    if effect == ActKind.COMMIT:
         return _committed(receipt, row, fresh)
-    return _resumed(receipt, row) if effect == "resume" else _ended(receipt, row)
+    return _resumed(receipt, row) if effect == ActKind.RESUME else _ended(receipt, row)
 
 
 def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
@@ -127,25 +128,25 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     return Standing("settled_otherwise", f"{'; '.join(parts)}: a broker moved it on, or it was set again")
 
 
-def _effect_of(receipt: Receipt) -> str:
+def _effect_of(receipt: Receipt) -> ActKind:
     """The effect that the requests have: commit, rollback or resume."""
-    if receipt.action in ("commit", "resume"):
+    if receipt.action in (ActKind.COMMIT, ActKind.RESUME):
         return receipt.action
-    if receipt.action in ("rollback", "discard", "close"):
-        return "rollback"
+    if receipt.action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
+        return ActKind.ROLLBACK
     decisions = [entry["fields"].get("commitOrRollback") for entry in receipt.requests]
-    return "commit" if str(int(COMMIT)) in decisions else "rollback"
+    return ActKind.COMMIT if str(int(COMMIT)) in decisions else ActKind.ROLLBACK
 
 
-def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) -> str | None:
+def _contradiction(receipt: Receipt, row: Row, effect: ActKind, fresh: list[Row]) -> str | None:
     finals = row["final_records"]
-    if effect == "rollback" and fresh:
+    if effect == ActKind.ROLLBACK and fresh:
         return f"{_where(fresh[0])} was written although the act was a rollback: consumers get the message"
     if len(finals) > 1 and fresh:
         places = ", ".join(str(final["commit_log_offset"]) for final in finals)
         times = len(finals)
         return f"{times} COMMIT records (commit-log offsets {places}): consumers get the message {times} times"
-    if effect == "commit" and fresh and receipt.state_before == State.ROLLED_BACK:
+    if effect == ActKind.COMMIT and fresh and receipt.state_before == State.ROLLED_BACK:
         return f"{_where(fresh[0])} delivers what was rolled back"
     return None
 

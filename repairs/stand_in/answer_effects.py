@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -119,7 +120,7 @@ class Effects:
         elif proof.seen is Seen.CONTRADICTED:
             self.end(task, ActOutcome.CONTRADICTED, proof.contradiction or "")
         elif time.monotonic() > task.proof_until:
-            is_known = task.decided is not None or (task.receipt.action == "commit" and row["final_records"])
+            is_known = task.decided is not None or (task.receipt.action == ActKind.COMMIT and row["final_records"])
             outcome = ActOutcome.ACCEPTED if is_known else ActOutcome.UNKNOWN
             self.end(task, outcome, proof.lacking or "its effect was not seen")
         else:
@@ -131,7 +132,7 @@ class Effects:
         is_late = time.monotonic() >= closing.until
         if row is not None:
             proof = proof_of(
-                "close", closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
+                ActKind.CLOSE, closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
             )
             if proof.seen is Seen.CONTRADICTED:
                 receipt.outcome = ActOutcome.CONTRADICTED

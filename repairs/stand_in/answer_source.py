@@ -11,12 +11,10 @@ import pyarrow as pa
 
 from rmqtx.readers.model.identities import keys_of
 from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.verdicts.model.state import State
 
-COMMIT, ROLLBACK = "commit", "rollback"
-#: Actions that are answers to a check; other actions get no answer, because a broker does not respond to UNKNOWN.
-ANSWERED_ACTIONS = (COMMIT, ROLLBACK)
 #: How long a lookup of other transactions with a key stays valid.
 _KEYS_SECONDS = 30.0
 
@@ -25,7 +23,7 @@ _KEYS_SECONDS = 30.0
 class GivenAnswer:
     """The answer for one transaction: commit, rollback or None; and its source, or why there is none."""
 
-    action: str | None
+    action: ActKind | None
     why: str
 
 
@@ -57,12 +55,12 @@ class PlanAnswers:
     @property
     def others_count(self) -> int:
         """Steps that no answer can carry out: discard, resume and close."""
-        return sum(step["action"] not in ANSWERED_ACTIONS for step in self._steps.values())
+        return sum(step["action"] not in ANSWERED for step in self._steps.values())
 
     @property
     def named(self) -> Sequence[str]:
         """The transactions that it decides."""
-        return [name for name, step in self._steps.items() if step["action"] in ANSWERED_ACTIONS]
+        return [name for name, step in self._steps.items() if step["action"] in ANSWERED]
 
     def may_decide(self, transaction_id: str) -> bool:
         """Whether the plan names the transaction."""
@@ -82,11 +80,11 @@ class PlanAnswers:
                     None,
                     f"the plan names a transaction with {name.replace('_', ' ')} {step[name]}, not {row[name]}",
                 )
-        if step["action"] not in ANSWERED_ACTIONS:
+        if step["action"] not in ANSWERED:
             return GivenAnswer(
                 None, f"the plan has the action {step['action']}, which is not an answer to a check: use rmqtx apply"
             )
-        return GivenAnswer(step["action"], f"{step['reason']} ({step['reason_from']})")
+        return GivenAnswer(ActKind(step["action"]), f"{step['reason']} ({step['reason_from']})")
 
 
 class LedgerAnswers:
@@ -141,8 +139,8 @@ class LedgerAnswers:
 
 def _ledger_answer(row: Mapping[str, Any]) -> GivenAnswer:
     """Return the answer of a row of RECONCILED; None unless the ledger decides it and the broker has it pending."""
-    is_settled = row["outcome"] == "act" and row["state"] == State.PENDING and row["advice"] in ANSWERED_ACTIONS
+    is_settled = row["outcome"] == "act" and row["state"] == State.PENDING and row["advice"] in ANSWERED
     if not is_settled:
         return GivenAnswer(None, row["reason"])
     found = f" ({row['ledger_row']})" if row["ledger_row"] else ""
-    return GivenAnswer(row["advice"], f"outcome in the ledger: {row['ledger_word'].replace('_', ' ')}{found}")
+    return GivenAnswer(ActKind(row["advice"]), f"outcome in the ledger: {row['ledger_word'].replace('_', ' ')}{found}")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer
@@ -28,7 +29,7 @@ ANSWERS = pa.schema(
         TRANSACTIONS.field("state"),
         column(
             "answer", pa.string(), "commit or rollback; null: no answer, and the broker will check it again",
-            values=("commit", "rollback"),
+            values=ANSWERED,
         ),
         column("answer_reason", pa.string(), "source of the answer, or why there is none"),
         column("asked_count", pa.int32(), "number of checks that the stand-in received for it"),
@@ -60,7 +61,7 @@ class Task:
     receipt: Receipt | None = None
     outcome: ActOutcome | None = None
     outcome_reason: str | None = None
-    decided: str | None = None
+    decided: ActKind | None = None
     proof_until: float | None = None
     situation: Situation | None = None
     closed_queue_offset: int = -1

@@ -23,6 +23,7 @@ from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answ
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -280,7 +281,7 @@ class StandIn:
             task.named, queue_offset=check.queue_offset, commit_log_offset=check.commit_log_offset, raw=b""
         )
         situation = replace(task.situation, row=task.row)
-        receipt = self._receipt("close", named, situation)
+        receipt = self._receipt(ActKind.CLOSE, named, situation)
         receipt.named_copy = {**named.place(), "length_bytes": None}  # it was not read
         receipt.notes.append(
             f"the answer {task.decided} was sent before; the check then put back half copy {check.queue_offset}"
@@ -297,18 +298,18 @@ class StandIn:
             self._journal.end(receipt)
             return
         receipt.outcome = ActOutcome.ACCEPTED
-        finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # may not be visible yet
+        finals = task.row["final_records"] or ([{}] if task.decided == ActKind.COMMIT else [])  # may not be visible yet
         self._effects.await_closing(receipt, named, {**task.row, "final_records": finals})
         self._note(f"{task.transaction_id}: closed half copy {check.queue_offset}, which the check had put back")
 
-    def _answer(self, task: Task, action: str, named: NamedRecord, situation: Situation, note: str) -> None:
+    def _answer(self, task: Task, action: ActKind, named: NamedRecord, situation: Situation, note: str) -> None:
         self._wait_turn()
         receipt = self._receipt(action, named, situation)
         receipt.notes.append(note)
         task.named, task.before, task.receipt, task.situation = named, situation.row, receipt, situation
         self._journal.begin(receipt)
         try:
-            answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
+            answer = self._medium.decide(named, situation, COMMIT if action == ActKind.COMMIT else ROLLBACK, receipt)
         except Unreachable as error:
             self._effects.end(task, ActOutcome.NOT_SENT, f"nothing was sent: {error.message}")
             return
@@ -324,7 +325,7 @@ class StandIn:
         task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
         self._note(f"{task.transaction_id}: answered {action} for half copy {named.queue_offset}")
 
-    def _receipt(self, action: str, named: NamedRecord, situation: Situation) -> Receipt:
+    def _receipt(self, action: ActKind, named: NamedRecord, situation: Situation) -> Receipt:
         row = situation.row
         return Receipt(
             action=action, transaction_id=situation.transaction_id, store=named.store,
@@ -339,7 +340,7 @@ class StandIn:
             return
         row = task.row
         task.receipt = Receipt(
-            action=task.given.action or "answer", transaction_id=task.transaction_id, store=row["store"],
+            action=task.given.action or ActKind.ANSWER, transaction_id=task.transaction_id, store=row["store"],
             producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.in_progress_mark import read_mark
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -89,7 +90,7 @@ def test_marks_and_memories(tmp_path: Path) -> None:
 
 def test_the_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "receipts.jsonl")
-    receipt = Receipt("commit", "7F", "/s", plan={"file": "p", "digest": "d"}, notes=["a"])
+    receipt = Receipt(ActKind.COMMIT, "7F", "/s", plan={"file": "p", "digest": "d"}, notes=["a"])
     receipt.asked("END_TRANSACTION", {"msgId": "7F"})
     journal.begin(receipt)
     journal.end(receipt)

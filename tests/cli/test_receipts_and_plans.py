@@ -11,6 +11,7 @@ import pytest
 
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.plans.apply_plan import missing_stores
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
@@ -43,7 +44,7 @@ def expected(state: str) -> dict[str, Any]:
     return next(row for row in rows if row["case"] == PLAIN[state])
 
 
-def receipt(action: str, row: dict[str, Any], outcome: str = "proved", **more: Any) -> Receipt:
+def receipt(action: ActKind, row: dict[str, Any], outcome: str = "proved", **more: Any) -> Receipt:
     """A receipt of an act on a transaction of the corpus, as if it had been ours that decided it."""
     made = Receipt(
         action, row["transaction_id"], "broker-a@127.0.0.1:10911", producer_group="shop", topic=row["topic"],
@@ -77,8 +78,8 @@ def test_nothing_was_done_yet(rmqtx: Run, journal_directory: Path) -> None:
 
 
 def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
-    first = receipt("commit", expected("COMMITTED"))
-    second = receipt("rollback", expected("ROLLED_BACK"), "unknown")
+    first = receipt(ActKind.COMMIT, expected("COMMITTED"))
+    second = receipt(ActKind.ROLLBACK, expected("ROLLED_BACK"), "unknown")
     kept(first, second)
     rows = [json.loads(line) for line in rmqtx("receipts", "--format", "jsonl").out.splitlines()]
     assert [row["receipt_id"] for row in rows] == [second.receipt_id, first.receipt_id]
@@ -101,7 +102,7 @@ def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
 
 def test_one_receipt_in_full(rmqtx: Run) -> None:
     row = expected("COMMITTED")
-    made = receipt("commit", row, notes=["a\x1b[31mnote"], saved_message="/x.json")
+    made = receipt(ActKind.COMMIT, row, notes=["a\x1b[31mnote"], saved_message="/x.json")
     kept(made)
     for name in (made.receipt_id, made.receipt_id[:20], row["transaction_id"]):
         result = rmqtx("receipts", name)
@@ -113,7 +114,7 @@ def test_one_receipt_in_full(rmqtx: Run) -> None:
 
 
 def test_a_torn_journal_is_said_and_read(rmqtx: Run) -> None:
-    journal = kept(receipt("commit", expected("COMMITTED")))
+    journal = kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     journal.path.write_bytes(journal.path.read_bytes() + b'{"journal_ver')
     result = rmqtx("receipts", "--format", "csv", "--fields", "outcome")
     assert result.out.splitlines() == ["outcome", "proved"]
@@ -122,7 +123,7 @@ def test_a_torn_journal_is_said_and_read(rmqtx: Run) -> None:
 
 
 def test_another_journal_can_be_read(rmqtx: Run, tmp_path: Path) -> None:
-    journal = kept(receipt("commit", expected("COMMITTED")))
+    journal = kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(journal.path.read_bytes())
     assert rmqtx("receipts", "--journal", copy, "--format", "csv", "--quiet").out.count("\n") == 2
@@ -130,8 +131,8 @@ def test_another_journal_can_be_read(rmqtx: Run, tmp_path: Path) -> None:
 
 def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
     before = contents(common)
-    good, bad = receipt("commit", expected("COMMITTED")), receipt("rollback", expected("COMMITTED"))
-    journal = kept(good, receipt("rollback", expected("ROLLED_BACK")))
+    good, bad = receipt(ActKind.COMMIT, expected("COMMITTED")), receipt(ActKind.ROLLBACK, expected("COMMITTED"))
+    journal = kept(good, receipt(ActKind.ROLLBACK, expected("ROLLED_BACK")))
     result = rmqtx("receipts", "--recheck", "--store", common, "--format", "jsonl")
     assert (result.status, "rechecked: 2 stands" in result.err) == (DONE, True), result.err
     assert {json.loads(line)["standing"] for line in result.out.splitlines()} == {"stands"}
@@ -147,7 +148,7 @@ def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
 
 
 def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: Path) -> None:
-    made = receipt("commit", expected("COMMITTED"), "unknown")
+    made = receipt(ActKind.COMMIT, expected("COMMITTED"), "unknown")
     journal = kept(made)
     assert rmqtx("receipts", made.receipt_id, "--recheck", "--record", "--store", common).status == DONE
     (found,) = journal.read().receipts
@@ -157,7 +158,7 @@ def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: P
 
 
 def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
-    kept(receipt("commit", {**expected("COMMITTED"), "transaction_id": "7F00" * 8}))
+    kept(receipt(ActKind.COMMIT, {**expected("COMMITTED"), "transaction_id": "7F00" * 8}))
     result = rmqtx("receipts", "--recheck", "--store", common, "--format", "csv", "--fields", "standing")
     assert result.out.splitlines() == ["standing", "expired"]
 
@@ -185,7 +186,7 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
 def test_what_receipts_refuses(
     arguments: tuple[str, ...], status: int, told: str, rmqtx: Run, common: Path
 ) -> None:
-    kept(receipt("commit", expected("COMMITTED")))
+    kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     result = rmqtx("receipts", *(word.replace("STORE", str(common)) for word in arguments))
     assert (result.status, told in result.err) == (status, True), result.err
     assert result.err.count("\n") == 1

@@ -8,6 +8,7 @@ from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -18,7 +19,7 @@ KNOWN_AS = {"file": "p.json", "digest": "sha256:1"}
 NAMES = ("T1", "T2", "T3")
 
 
-def plan(action: str = "commit") -> Plan:
+def plan(action: ActKind = ActKind.COMMIT) -> Plan:
     """A plan of three transactions."""
     situations = [situation(row(transaction_id=name)) for name in NAMES]
     return plan_of(drafted(situations, ActRequest(action), "why", "me"), [live_store()], {}, 1)
@@ -29,7 +30,7 @@ def now(**changed: dict[str, Any]) -> FakeMedium:
     return FakeMedium({name: changed.get(name) or row(transaction_id=name) for name in NAMES})
 
 
-def earlier(name: str, outcome: str, digest: str = "sha256:1", action: str = "commit") -> Receipt:
+def earlier(name: str, outcome: str, digest: str = "sha256:1", action: ActKind = ActKind.COMMIT) -> Receipt:
     """A receipt of an earlier run."""
     facts = row()["half_copies"][0]
     witness = {"kind": "half_copy", **{key: facts[key] for key in ("store", "queue_id", "queue_offset")}}
@@ -57,7 +58,7 @@ def test_everything_is_left_of_a_new_plan() -> None:
     result = found(now())
     assert ids(result) == list(NAMES)
     order = result.acts[0].order
-    assert (order.request, order.reason, order.plan) == (ActRequest("commit", "shop"), "why", KNOWN_AS)
+    assert (order.request, order.reason, order.plan) == (ActRequest(ActKind.COMMIT, "shop"), "why", KNOWN_AS)
     assert not result.stale
     assert not result.notes
 

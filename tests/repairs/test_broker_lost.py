@@ -12,6 +12,7 @@ from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
@@ -47,7 +48,7 @@ def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[CheckedAct]
     medium = Losing({name: row(transaction_id=name) for name in NAMES}, on_act=decided)
     medium.lost_from, medium.lost_to = lost_from, lost_to
     journal = Journal(tmp_path / "r.jsonl")
-    acts = checked_acts([ActOrder(name, ActRequest("commit")) for name in NAMES], medium, CONDUCT)
+    acts = checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT)) for name in NAMES], medium, CONDUCT)
     carry_out(acts, medium, journal, CONDUCT, lambda _: None)
     return acts, medium, journal
 

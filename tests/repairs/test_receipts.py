@@ -10,6 +10,7 @@ import pytest
 
 from rmqtx.readers.model.errors import BadText
 from rmqtx.repairs.receipts import receipts
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import (
@@ -28,7 +29,7 @@ PLACE = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log
 def whole() -> Receipt:
     """A receipt in which every column holds something."""
     receipt = Receipt(
-        "commit", "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
+        ActKind.COMMIT, "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
         overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
         named_copy={**PLACE, "length_bytes": 300, "body_crc": 5}, witnesses_before=[{"kind": "half_copy", **PLACE}],
     )  # fmt: skip
@@ -55,7 +56,7 @@ def test_what_is_no_name_never_becomes_a_file(name: str) -> None:
 
 
 def test_a_row_has_every_column_of_the_schema() -> None:
-    rows = table([whole(), Receipt("resume", "A", "b")])
+    rows = table([whole(), Receipt(ActKind.RESUME, "A", "b")])
     assert rows.schema == RECEIPTS
     first, second = rows.to_pylist()
     assert [name for name in RECEIPTS.names if first[name] in (None, [])] == ["ended_time_ms", "rechecks"]
@@ -66,7 +67,7 @@ def test_a_row_has_every_column_of_the_schema() -> None:
 
 
 def test_fields_that_say_who_may_ask_are_not_kept(tmp_path: Path) -> None:
-    receipt = Receipt("commit", "A", "b")
+    receipt = Receipt(ActKind.COMMIT, "A", "b")
     receipt.asked("END_TRANSACTION", dict.fromkeys(receipts.SECRET_FIELDS, "hunter2") | {"producerGroup": "shop"})
     journal = Journal(tmp_path / "r.jsonl")
     journal.begin(receipt)

@@ -13,6 +13,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation
 
@@ -27,10 +28,10 @@ def live_store(root: str = STORE) -> dict[str, Any]:
 
 
 def stale(
-    facts: dict[str, Any] | None, found: NamedRecord | None = None, *, action: str = "commit", **how: bool
+    facts: dict[str, Any] | None, found: NamedRecord | None = None, *, action: ActKind = ActKind.COMMIT, **how: bool
 ) -> str | None:
     """Whether a step that was made of forge's row is stale now."""
-    planned = row(discard_copies=[place(0, 999)], state="DISCARDED") if action == "resume" else row()
+    planned = row(discard_copies=[place(0, 999)], state="DISCARDED") if action == ActKind.RESUME else row()
     step = step_of_situation(situation(planned), action, "why", "me")
     return staleness(step, facts, lambda _: found or record(), **how)
 
@@ -63,7 +64,7 @@ def test_what_differs_makes_it_stale(facts: dict[str, Any] | None, told: str) ->
 
 def test_a_witness_that_is_gone_makes_it_stale() -> None:
     planned = row(state="DISCARDED", discard_copies=[place(0, 999)])
-    step = step_of_situation(situation(planned), "commit", "why", "me")
+    step = step_of_situation(situation(planned), ActKind.COMMIT, "why", "me")
     told = staleness(step, row(state="DISCARDED"), lambda _: record())
     assert told is not None
     assert "a discard copy that the plan relies on is missing" in told
@@ -81,16 +82,16 @@ def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any],
 
 
 def test_a_named_record_that_cannot_be_read_makes_it_stale() -> None:
-    step = step_of_situation(situation(row()), "commit", "why", "me")
+    step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
     told = staleness(step, row(), lambda _: None)
     assert told == "the half copy that the plan names can no longer be read: 7 at commit-log offset 700"
 
 
 def test_a_resume_relies_on_its_discard_copy() -> None:
     facts = row(discard_copies=[place(0, 999)], state="DISCARDED")
-    assert stale(facts, record(0, 999), action="resume") is None
+    assert stale(facts, record(0, 999), action=ActKind.RESUME) is None
     assert "discard copy 0 at commit-log offset 999 has a different length" in (
-        stale(facts, replace(record(0, 999), length_bytes=1), action="resume") or ""
+        stale(facts, replace(record(0, 999), length_bytes=1), action=ActKind.RESUME) or ""
     )
 
 
@@ -106,7 +107,7 @@ def test_a_plan_of_files_is_compared_by_offsets() -> None:
 
     planned = row(store=FILES, half_copies=of_files(row()["half_copies"]))
     half = replace(record(), store=FILES)
-    step = step_of_situation(situation(planned, half_copy=half), "commit", "why", "me")
+    step = step_of_situation(situation(planned, half_copy=half), ActKind.COMMIT, "why", "me")
     assert staleness(step, row(), read, is_same_store=False) is None
     assert asked[-1]["store"] == STORE  # where the record is now
     later = row(state="COMMITTED", final_records=[final()], op_marks=[mark(7)])
@@ -114,7 +115,7 @@ def test_a_plan_of_files_is_compared_by_offsets() -> None:
 
 
 def test_crcs_are_compared_as_brokers_keep_them() -> None:
-    step = step_of_situation(situation(row()), "commit", "why", "me")
+    step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
     assert staleness(step, row(), lambda _: replace(record(), body_crc=1 - (1 << 31))) is None
 
 
@@ -130,7 +131,7 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
         transaction_id="T2", state="COMMITTED", final_records=[final()], op_marks=[mark(7)], advice="none"
     )
     other = row(transaction_id="T3", producer_group="bank")
-    draft = drafted([situation(one) for one in (free, done, other)], ActRequest("commit", "shop"), "why", "me")
+    draft = drafted([situation(one) for one in (free, done, other)], ActRequest(ActKind.COMMIT, "shop"), "why", "me")
     assert [step["transaction_id"] for step in draft.steps] == ["T1"]
     assert [(name, refusal.guard) for name, refusal in draft.refused] == [
         ("T2", "already-delivered"), ("T3", "wrong-group"),
@@ -139,18 +140,18 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
 
 def test_guards_of_the_moment_are_not_asked_when_a_plan_is_made() -> None:
     busy = around(producers=("a client",), settled_ms=0, rivals=("another",))
-    assert len(drafted([situation(row(), busy)], ActRequest("commit"), "why", "me").steps) == 1
+    assert len(drafted([situation(row(), busy)], ActRequest(ActKind.COMMIT), "why", "me").steps) == 1
 
 
 def test_what_names_nothing_is_not_planned() -> None:
     gone = situation(row(), half_copy=None, named=None)
-    draft = drafted([gone], ActRequest("commit"), "why", "me")
+    draft = drafted([gone], ActRequest(ActKind.COMMIT), "why", "me")
     assert draft.steps == []
     assert [refusal.guard for _, refusal in draft.refused] == ["evidence-incomplete"]
 
 
 def test_a_plan_comes_back_from_its_file() -> None:
-    draft = drafted([situation(row())], ActRequest("commit"), "why", "me")
+    draft = drafted([situation(row())], ActRequest(ActKind.COMMIT), "why", "me")
     plan = plan_of(draft, [live_store()], {"command": "plan"}, 1)
     back = parse_plan(plan.text(), "p.json")
     assert isinstance(back, Plan)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import ANSWERED
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acting import status_of_answers
 from rmqtx_cli.commands import Example
@@ -245,7 +246,7 @@ def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> N
 
 def _say_proposal(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     numbers = Counter(task.given.action or "no answer" for task in tasks)
-    counts = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
+    counts = ", ".join(f"{numbers[word]} {word}" for word in (*ANSWERED, "no answer") if numbers[word])
     pending = f"{count(len(tasks), 'pending transaction')}{': ' + counts if counts else ''}"
     voice.note(f"group {group}: {pending} (answers from {words.name})")
     elsewhere = len(set(words.named) - {task.transaction_id for task in tasks})

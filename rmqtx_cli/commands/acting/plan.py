@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
@@ -142,7 +143,7 @@ def command(
         return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
-    wanted = _Asked(action, asked)
+    wanted = _Asked(ActKind(action), asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
@@ -162,11 +163,10 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
     Raises: BadRequest if one of them is not given, or for an unknown action.
     """
-    from rmqtx.repairs.receipts.plan_file import ACTIONS
     from rmqtx_cli.words.near import did_you_mean
 
-    if action not in ACTIONS:
-        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
+    if action not in PLANNED:
+        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*PLANNED, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
             raise BadRequest(f"{option} is required", advice="see rmqtx plan --help")
@@ -225,7 +225,7 @@ class _Asked:
     Raises: BadRequest if neither ids nor conditions are given.
     """
 
-    action: str
+    action: ActKind
     options: AskedOptions
 
     def __post_init__(self) -> None:
@@ -257,7 +257,7 @@ class _Asked:
         """Return the rows to select from."""
         if self.options.ids:
             return source.named(self.options.ids)
-        return source.everything() if self.action == "resume" else source.pending()
+        return source.everything() if self.action == ActKind.RESUME else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Return the selected rows."""
@@ -265,7 +265,7 @@ class _Asked:
 
         asked = self.options
         if not asked.ids:
-            column, value = {"close": ("advice", Advice.CLOSE), "resume": ("state", State.DISCARDED)}.get(
+            column, value = {ActKind.CLOSE: ("advice", Advice.CLOSE), ActKind.RESUME: ("state", State.DISCARDED)}.get(
                 self.action, ("state", State.PENDING)
             )
             rows = rows.filter(pc.equal(rows[column], value))
@@ -355,7 +355,7 @@ def steps_view() -> Any:
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def named(row: dict[str, Any]) -> str:
-        record = row["discard_copy"] if row["action"] == "resume" else row["half_copy"]
+        record = row["discard_copy"] if row["action"] == ActKind.RESUME else row["half_copy"]
         return f"{record['queue_offset']}@{record['commit_log_offset']}"
 
     return View(

@@ -233,12 +233,11 @@ class _Chosen:
     def __init__(
         self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
     ) -> None:
+        from rmqtx.repairs.receipts.act_kind import ActKind
         from rmqtx.repairs.receipts.act_outcome import OUTCOMES
-        from rmqtx.repairs.receipts.plan_file import ACTIONS
-        from rmqtx.repairs.receipts.receipts import CURSOR_SET
         from rmqtx_cli.options.closed_values import check_value
 
-        known = {"action": (*ACTIONS, "answer", "probe", CURSOR_SET), "outcome": tuple(OUTCOMES)}
+        known = {"action": tuple(ActKind), "outcome": tuple(OUTCOMES)}
         for column, words in (("action", actions), ("outcome", outcomes)):
             for word in words or ():
                 check_value(column, known[column], word, f"--{column}")
