@@ -26,6 +26,14 @@ LINES = {
     "print(ActRequest(ActKind.CLOSE))": None,
     "print(ActKind.COMIT)": '"type[ActKind]" has no attribute "COMIT"',
     'print(ActRequest("close"))': 'has incompatible type "str"; expected "ActKind"',
+    "from rmqtx.repairs.receipts.recheck import Standing": None,
+    "from rmqtx.repairs.receipts.standing_word import StandingWord": None,
+    'print(Standing(StandingWord.STANDS, "why"))': None,
+    'print(Standing("stand", "why"))': 'has incompatible type "str"; expected "StandingWord"',
+    "from rmqtx.verdicts.model.next_event import NextEvent": None,
+    "print(NextEvent.PUTBACK)": '"type[NextEvent]" has no attribute "PUTBACK"',
+    "from rmqtx.verdicts.model.strength import Strength": None,
+    "print(Strength.EXPLAIN)": '"type[Strength]" has no attribute "EXPLAIN"',
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 

@@ -30,10 +30,10 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.check_stop import CheckStop
-from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS, Event
+from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import not_read
-from rmqtx.verdicts.transactions.futures import NO_EVENT
 
 _TABLE = "offsetTable"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -62,7 +62,7 @@ UNWANTED = ("abandoned", "asked-again")
 _UNASKED = frozenset(WORDS[event] for event in UNASKED_ENDS)
 #: Those with which the check reads a copy, and those with which it reads none.
 _READ = frozenset(WORDS[event] for event in READ_EVENTS)
-_UNREAD = frozenset({WORDS[Event.STOPPED], WORDS[Event.SKIPPED], NO_EVENT})
+_UNREAD = frozenset({NextEvent.STOPPED, NextEvent.SKIPPED, NextEvent.NONE})
 #: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [

@@ -17,11 +17,12 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import Standing, standing_of
+from rmqtx.repairs.receipts.standing_word import StandingWord
 
 Step = Mapping[str, Any]
 #: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.
 _NOT_SURE = (ActOutcome.UNKNOWN, ActOutcome.ACCEPTED, ActOutcome.CONTRADICTED)
-_DISPUTED = ("contradicted", "reopened")
+_DISPUTED = (StandingWord.CONTRADICTED, StandingWord.REOPENED)
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ def _is_done(receipt: Receipt) -> bool:
     """
     if receipt.is_of_files:
         return False
-    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1]["standing"] == "stands"
+    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1]["standing"] == StandingWord.STANDS
     return receipt.outcome is ActOutcome.PROVED or is_seen_since
 
 
@@ -129,11 +130,11 @@ def _was_settled(result: Application, receipt: Receipt, act: CheckedAct | None) 
     standing = standing_of(receipt, None if act is None else act.situation.row)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
-    elif standing.word == "stands":
+    elif standing.word == StandingWord.STANDS:
         result.done.append(receipt)
         if receipt.outcome in _NOT_SURE:
             result.settled.append((receipt, standing))
-    return standing.word in ("stands", *_DISPUTED)
+    return standing.word in (StandingWord.STANDS, *_DISPUTED)
 
 
 def _stores_are(step: Step, live: set[str]) -> bool:

@@ -25,7 +25,8 @@ from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
+from rmqtx.repairs.receipts.receipts import RECHECK, RECHECK_FORM, Receipt, receipt_of
+from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.verdicts.export.partition_files import on_disk
 

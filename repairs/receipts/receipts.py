@@ -24,23 +24,9 @@ from rmqtx.readers.model.tables import PROPERTIES, column
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED
+from rmqtx.repairs.receipts.standing_word import STANDINGS, StandingWord
 from rmqtx.verdicts.audit.provenance import tool
 
-#: The standing of an act on a store that was not read.
-OTHER_STORE = "other_store"
-#: The result of a recheck.
-STANDINGS: dict[str, str] = {
-    "stands": "the effect is there, and nothing else decided the transaction",
-    "contradicted": "there is a second COMMIT record, or a contradicting decision",
-    "reopened": "the effect is there, but a half copy is open: the broker will check it again",
-    "not_seen": "there is no trace of the effect",
-    "expired": "the transaction is no longer found: its records have expired, or they are on another broker",
-    OTHER_STORE: "the act was on another store than the one that was read",
-    "settled_otherwise": "there is no trace of this act, but the transaction was decided",
-    "nothing_done": "nothing was sent, so there is no effect",
-    "undone": "rmqtx undo reverted it: the files are as they were before",
-    "untold": "unknown: what was read does not show it",
-}
 #: Fields of requests that authenticate the sender: secrets, or values derived from them.
 SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
 
@@ -201,8 +187,8 @@ class Receipt:
     @property
     def is_undone(self) -> bool:
         """Whether its change of files was undone, and not made again since."""
-        standings = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
-        return bool(standings) and standings[-1] == "undone"
+        standings = [look["standing"] for look in self.rechecks if look["standing"] in _OF_UNDO]
+        return bool(standings) and standings[-1] == StandingWord.UNDONE
 
     @property
     def has_ended(self) -> bool:
@@ -249,6 +235,8 @@ def table(receipts: Iterable[Receipt]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=RECEIPTS)
 
 
+#: What `rmqtx undo` records.
+_OF_UNDO = (StandingWord.UNDONE, StandingWord.STANDS)
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{6}")
 _last_ns = 0
 _ids = threading.Lock()

@@ -15,8 +15,9 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
-from rmqtx.repairs.receipts.receipts import OTHER_STORE, SET_CURSOR, Receipt, whoever
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, whoever
 from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.model.state import State
 
 Row = Mapping[str, Any]
@@ -29,7 +30,7 @@ _NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.RE
 class Standing:
     """The result of a recheck: one of STANDINGS, and why."""
 
-    word: str
+    word: StandingWord
     reason: str
 
 
@@ -52,8 +53,8 @@ def rechecked(
         if receipt.action == ActKind.CURSOR_SET:
             other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, (
-                Standing(OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read") if other
-                else cursor_standing(receipt, None if cursors is None else cursors())
+                Standing(StandingWord.OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read")
+                if other else cursor_standing(receipt, None if cursors is None else cursors())
             )
         else:
             found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
@@ -67,7 +68,8 @@ def _is_elsewhere(store: str, places: Collection[str]) -> bool:
 
 
 def _elsewhere(receipt: Receipt) -> Standing:
-    return Standing(OTHER_STORE, f"the act was on {receipt.store}, and what was read has no record of the transaction")
+    why = f"the act was on {receipt.store}, and what was read has no record of the transaction"
+    return Standing(StandingWord.OTHER_STORE, why)
 
 
 def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> None:
@@ -92,15 +94,16 @@ def _row_of(receipt: Receipt, rows: list[Row]) -> Row | None:
 def standing_of(receipt: Receipt, row: Row | None) -> Standing:
     """Return the standing of a receipt by its transaction; `row` is None where the transaction is not found."""
     if receipt.outcome in _NOTHING_SENT:
-        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+        return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if row is None:
-        return Standing("expired", "there is no record of the transaction: it has expired, or is on another broker")
+        why = "there is no record of the transaction: it has expired, or is on another broker"
+        return Standing(StandingWord.EXPIRED, why)
     if receipt.is_undone:  # an effect that is visible now is that of a later act
-        return Standing("undone", f"rmqtx undo reverted it; the state is now {row['state']}")
+        return Standing(StandingWord.UNDONE, f"rmqtx undo reverted it; the state is now {row['state']}")
     effect = _effect_of(receipt)
     fresh = _fresh(row, receipt, "final_records", "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
-        return Standing("contradicted", contradiction)
+        return Standing(StandingWord.CONTRADICTED, contradiction)
     if effect == ActKind.COMMIT:
         return _committed(receipt, row, fresh)
     return _resumed(receipt, row) if effect == ActKind.RESUME else _ended(receipt, row)
@@ -109,23 +112,24 @@ def standing_of(receipt: Receipt, row: Row | None) -> Standing:
 def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     """Return the standing of a receipt that set the check's cursors; a running broker moves them on."""
     if receipt.outcome in _NOTHING_SENT:
-        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+        return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if cursors is None:
-        return Standing("untold", "the check's cursors are unknown here: recheck with the files of one store: --store")
+        why = "the check's cursors are unknown here: recheck with the files of one store: --store"
+        return Standing(StandingWord.UNTOLD, why)
     parts, words = [], []
     for request in receipt.requests:
         if request["request"] != SET_CURSOR:
             continue
         topic, after = request["fields"]["topic"], int(request["fields"]["after"])
         now = cursors.get(topic)
-        word = "not_seen" if now is None else "stands" if now == after else "settled_otherwise"
-        words.append(word)
+        found = StandingWord.STANDS if now == after else StandingWord.SETTLED_OTHERWISE
+        words.append(StandingWord.NOT_SEEN if now is None else found)
         parts.append(f"the cursor of {topic} was set to {after} and is {'missing' if now is None else now}")
     if receipt.is_undone:
-        return Standing("undone", f"rmqtx undo reverted it; {'; '.join(parts)}")
-    if all(word == "stands" for word in words):
-        return Standing("stands", "; ".join(parts))
-    return Standing("settled_otherwise", f"{'; '.join(parts)}: a broker moved it on, or it was set again")
+        return Standing(StandingWord.UNDONE, f"rmqtx undo reverted it; {'; '.join(parts)}")
+    if all(word == StandingWord.STANDS for word in words):
+        return Standing(StandingWord.STANDS, "; ".join(parts))
+    return Standing(StandingWord.SETTLED_OTHERWISE, f"{'; '.join(parts)}: a broker moved it on, or it was set again")
 
 
 def _effect_of(receipt: Receipt) -> ActKind:
@@ -157,10 +161,10 @@ def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
         where = f"commit-log offset {final['commit_log_offset']} in {final['topic']}"
         return _stands(receipt, row, f"the only COMMIT record is at {where}")
     if row["state"] == State.ROLLED_BACK:
-        return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
+        return Standing(StandingWord.SETTLED_OTHERWISE, f"it was rolled back: {row['reason']}")
     if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
         return gone
-    return Standing("not_seen", f"there is no COMMIT record of it; its state is {row['state']}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no COMMIT record of it; its state is {row['state']}")
 
 
 def _ended(receipt: Receipt, row: Row) -> Standing:
@@ -171,7 +175,7 @@ def _ended(receipt: Receipt, row: Row) -> Standing:
         return _stands(receipt, row, f"the op message at queue offset {marks[0]['queue_offset']} settles it")
     if (gone := _gone(receipt, row, "op_mark", "op message")) is not None:
         return gone
-    return Standing("not_seen", f"there is no op message of it; its state is {row['state']}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no op message of it; its state is {row['state']}")
 
 
 def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
@@ -184,9 +188,9 @@ def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
         return None
     older = [copy["commit_log_offset"] for copy in row["half_copies"] if copy["commit_log_offset"] < max(places)]
     if not older:
-        return Standing("expired", f"the {what} that proved it no longer exists: it has expired")
+        return Standing(StandingWord.EXPIRED, f"the {what} that proved it no longer exists: it has expired")
     return Standing(
-        "not_seen",
+        StandingWord.NOT_SEEN,
         f"the {what} that proved it (commit-log offset {max(places)}) is missing, but the older half copy at "
         f"{older[0]} exists: it was undone or cut off, or this is another copy of the store; its state is "
         f"{row['state']}",
@@ -196,8 +200,9 @@ def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
 def _resumed(receipt: Receipt, row: Row) -> Standing:
     copies = _fresh(row, receipt, "half_copies", "half_copy")
     if copies:
-        return Standing("stands", f"half copy {copies[0]['queue_offset']} was made; the state is now {row['state']}")
-    return Standing("not_seen", f"there is no new half copy; its state is {row['state']}")
+        made = f"half copy {copies[0]['queue_offset']} was made"
+        return Standing(StandingWord.STANDS, f"{made}; the state is now {row['state']}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no new half copy; its state is {row['state']}")
 
 
 def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
@@ -205,13 +210,13 @@ def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
     if row["state"] == State.PENDING or "open_after_decision" in row["flags"]:
         newest = newest_first(row["half_copies"])[0]["queue_offset"]
         if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # 3.1: a close does not end its checks
-            return Standing("reopened", f"{reason}, but the broker will check it again: {row['reason']}")
+            return Standing(StandingWord.REOPENED, f"{reason}, but the broker will check it again: {row['reason']}")
         why = (
             f"{reason}, but half copy {newest} is open and the broker will check it again; to stop this: "
             f"rmqtx close {receipt.transaction_id}"
         )
-        return Standing("reopened", why)
-    return Standing("stands", reason)
+        return Standing(StandingWord.REOPENED, why)
+    return Standing(StandingWord.STANDS, reason)
 
 
 def _fresh(row: Row, receipt: Receipt, column: str, kind: str) -> list[Row]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -178,7 +179,7 @@ def command(
     _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
     status = listing.conclude(reading)
-    is_contradicted = any(one.word == "contradicted" for one in standings.values())
+    is_contradicted = any(one.word == StandingWord.CONTRADICTED for one in standings.values())
     return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
 
 
@@ -291,11 +292,10 @@ def _cursors(source: Source) -> Mapping[str, int] | None:
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
-    from rmqtx.repairs.receipts.receipts import OTHER_STORE
     from rmqtx_cli.words.text import count
 
     words = [standing.word for standing in standings.values()]
-    here = [word for word in words if word != OTHER_STORE]
+    here = [word for word in words if word != StandingWord.OTHER_STORE]
     if here:
         voice.note("rechecked: " + ", ".join(f"{here.count(word)} {word}" for word in dict.fromkeys(here)))
     if len(here) < len(words):
