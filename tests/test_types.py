@@ -34,6 +34,9 @@ LINES = {
     "print(NextEvent.PUTBACK)": '"type[NextEvent]" has no attribute "PUTBACK"',
     "from rmqtx.verdicts.model.strength import Strength": None,
     "print(Strength.EXPLAIN)": '"type[Strength]" has no attribute "EXPLAIN"',
+    "from rmqtx.verdicts.model.transaction import Transaction": None,
+    "def keys_of(one: Transaction) -> str: return one.keys": '(got "str | None", expected "str")',
+    "def state_of(one: Transaction) -> str: return one.sate": '"Transaction" has no attribute "sate"',
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 

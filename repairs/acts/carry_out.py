@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.remoting.protocol.answers import Answer
@@ -29,6 +28,7 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")
@@ -52,14 +52,14 @@ def checked_acts(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -
     return acts
 
 
-def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _by_id(rows: Sequence[Transaction]) -> dict[str, Transaction]:
     """The rows by their id.
 
     Raises: BadRequest where several transactions have one id: an act must name one of them, and only ids name them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Transaction] = {}
     for row in rows:
-        name = row["transaction_id"]
+        name = row.transaction_id
         if name in found:
             raise BadRequest(
                 f"several transactions have the id {name}", advice="rmqtx cannot act on one of them alone"
@@ -299,7 +299,7 @@ def _commit_by_resume(act: CheckedAct, medium: Medium, journal: Journal, receipt
     while time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
         rows = medium.look([act.order.transaction_id])
-        if rows and len(rows[0]["half_copies"]) > len(act.situation.row["half_copies"]):
+        if rows and len(rows[0].half_copies) > len(act.situation.transaction.half_copies):
             situation = medium.situations(rows, settled_ms=0)[0]
             if situation.half_copy is not None:
                 act.situation, act.named = situation, situation.half_copy

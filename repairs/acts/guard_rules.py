@@ -22,13 +22,14 @@ from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 Found = tuple[str, str] | None
@@ -63,7 +64,7 @@ def _decide(situation: Situation) -> str:
 
 def _is_open_or_dropped(situation: Situation) -> bool:
     """Whether the only unknown is whether the broker's table still has its half."""
-    return bool(situation.row["reason_code"] == _OPEN_OR_DROPPED)
+    return situation.transaction.reason_code == _OPEN_OR_DROPPED
 
 
 def prepared_record(situation: Situation, request: ActRequest) -> Found:
@@ -117,7 +118,7 @@ def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
     conditions = situation.conditions
     if situation.state == State.UNDECIDABLE and not _is_open_or_dropped(situation):
         return (
-            f"its outcome is unknown: {situation.row['reason']}",
+            f"its outcome is unknown: {situation.transaction.reason}",
             f"find what is missing first: rmqtx show {situation.transaction_id}",
         )
     if conditions.unread:
@@ -139,12 +140,12 @@ def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
 
 def already_delivered(situation: Situation, request: ActRequest) -> Found:
     """It has a COMMIT record."""
-    finals = situation.row["final_records"]
+    finals = situation.transaction.final_records
     if not finals or request.action == ActKind.CLOSE:
         return None
     final = finals[-1]
-    where = f"{final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}"
-    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
+    where = f"{final.topic} queue {final.queue_id} at queue offset {final.queue_offset}"
+    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final.commit_log_offset})"
     late = "it is delivered, or will be, and nothing can undo this: inform the owners of its consumers"
     return why, _close_or_nothing(situation, late if request.action in (ActKind.ROLLBACK, ActKind.DISCARD) else "")
 
@@ -155,11 +156,11 @@ def already_decided(situation: Situation, request: ActRequest) -> Found:
         return _rolled_back_half(situation) if is_in_rocksdb(situation.half_copy) else None
     if situation.state != State.ROLLED_BACK or request.action == ActKind.CLOSE:
         return None
-    mark = situation.row["op_marks"][-1]
+    mark = situation.transaction.op_marks[-1]
     record = (
-        f"ROLLBACK record or op message at commit-log offset {mark['commit_log_offset']}"
-        if mark["half_queue_offset"] is None
-        else f"the op message at queue offset {mark['queue_offset']} settles half copy {mark['half_queue_offset']}"
+        f"ROLLBACK record or op message at commit-log offset {mark.commit_log_offset}"
+        if mark.half_queue_offset is None
+        else f"the op message at queue offset {mark.queue_offset} settles half copy {mark.half_queue_offset}"
     )
     why = f"it is already rolled back: {record}, and there is no COMMIT record"
     late = "it is not delivered; to deliver it, send the message again from the application"
@@ -168,19 +169,19 @@ def already_decided(situation: Situation, request: ActRequest) -> Found:
 
 def _rolled_back_half(situation: Situation) -> Found:
     """The transaction has several halves in RocksDB, and another one was rolled back."""
-    marks = offset_marks(situation.row)
+    marks = situation.transaction.offset_marks
     if not marks:
         return None
     return (
-        f"another half message of it was rolled back: op message at commit-log offset {marks[-1]['commit_log_offset']}",
+        f"another half message of it was rolled back: op message at commit-log offset {marks[-1].commit_log_offset}",
         f"roll back the remaining half too: rmqtx rollback {situation.transaction_id}",
     )
 
 
 def _close_or_nothing(situation: Situation, late: str) -> str:
     """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
-    if situation.row["advice"] == Advice.CLOSE:
-        is_asked = situation.row.get("answer_effect") is not None
+    if situation.transaction.advice == Advice.CLOSE:
+        is_asked = situation.transaction.answer_effect is not None
         effect = "the broker will check it again" if is_asked else "the check will still reach a copy of it"
         close = f"{effect}; to stop the check, rmqtx close {situation.transaction_id}"
         return f"{late}; {close}" if late else close
@@ -194,11 +195,11 @@ def may_deliver_rolled_back(action: ActKind, flags: Sequence[str]) -> bool:
 
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
-    if not may_deliver_rolled_back(request.action, situation.row["flags"]):
+    if not may_deliver_rolled_back(request.action, situation.transaction.flags):
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
     commands = {Advice.WAIT: "start the broker", Advice.RESUME: f"rmqtx resume {situation.transaction_id}"}
-    asks = commands.get(situation.row["advice"])
+    asks = commands.get(situation.transaction.advice)
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
         f"let the broker check it again ({asks}), or {looked_up}" if asks else
@@ -208,15 +209,15 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
 
 def _is_still_checked(situation: Situation) -> bool:
     """Whether the broker discarded it, and the check will still reach another copy of it."""
-    row = situation.row
-    return situation.state == State.DISCARDED and row["advice"] == Advice.WAIT and "open_after_decision" in row["flags"]
+    asked = situation.transaction
+    return asked.state == State.DISCARDED and asked.advice == Advice.WAIT and OPEN_AGAIN_FLAG in asked.flags
 
 
 def not_open(situation: Situation, request: ActRequest) -> Found:
     """For a close: it is not decided, or is no longer checked. For a discard: it is already discarded."""
     if prepared_record(situation, request) is not None:
         return None
-    if request.action == ActKind.CLOSE and situation.row["advice"] != Advice.CLOSE:
+    if request.action == ActKind.CLOSE and situation.transaction.advice != Advice.CLOSE:
         if situation.state == State.PENDING or _is_still_checked(situation) or _is_open_or_dropped(situation):
             return (
                 "it is not decided, and a close would roll it back",
@@ -234,12 +235,12 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
 def still_open(situation: Situation, request: ActRequest) -> Found:
     """The check will still reach a half copy."""
     is_open = situation.state == State.PENDING or _is_still_checked(situation)
-    if request.action != ActKind.RESUME or not is_open or "masked" in situation.row["flags"]:
+    if request.action != ActKind.RESUME or not is_open or "masked" in situation.transaction.flags:
         return None
     if prepared_record(situation, request) is not None:
         return None
     place, both = f"half copy {situation.newest_queue_offset}", "with a second copy, both may be committed"
-    if situation.row["advice"] == Advice.DECIDE:  # waiting is useless: no producer is asked
+    if situation.transaction.advice == Advice.DECIDE:  # waiting is useless: no producer is asked
         return f"the check has not passed {place}: {both}", _decide(situation)
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 
@@ -269,7 +270,7 @@ def _resumed(situation: Situation) -> str:
 def number_taken(situation: Situation, request: ActRequest) -> Found:
     """Another half message has, or will have, the slot with its half queue offset; a resume writes no op message."""
     named = situation.named
-    if request.action == ActKind.RESUME or named is None or "number_taken" not in situation.row["flags"]:
+    if request.action == ActKind.RESUME or named is None or "number_taken" not in situation.transaction.flags:
         return None
     late = (
         "nothing to do: its state does not change"
@@ -289,10 +290,11 @@ def number_shared(situation: Situation, request: ActRequest) -> Found:
     its half message by the commit-log offset; a copy that was put back has a number of its own.
     """
     named = situation.named
-    is_ambiguous = request.action in (ActKind.ROLLBACK, ActKind.DISCARD) and "number_shared" in situation.row["flags"]
-    if named is None or not is_ambiguous or len(situation.row["half_copies"]) > 1:
+    flags = situation.transaction.flags
+    is_ambiguous = request.action in (ActKind.ROLLBACK, ActKind.DISCARD) and "number_shared" in flags
+    if named is None or not is_ambiguous or len(situation.transaction.half_copies) > 1:
         return None
-    if "number_taken" in situation.row["flags"]:
+    if "number_taken" in flags:
         return None  # refused for that
     decided = f"rmqtx {request.action} {situation.transaction_id} -n HOST:PORT"
     return (
@@ -352,7 +354,7 @@ def producer_connected(situation: Situation, request: ActRequest) -> Found:
     if not producers or request.action in (ActKind.RESUME, ActKind.CLOSE):
         return None
     if are_proxies(producers):
-        is_shared = situation.group == situation.row["topic"] and is_of_grpc_client(situation.transaction_id)
+        is_shared = situation.group == situation.transaction.topic and is_of_grpc_client(situation.transaction_id)
         return behind_proxy(situation.group, producers, is_shared=is_shared)
     return (
         f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
@@ -429,7 +431,7 @@ def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
 
 def immunity(situation: Situation, request: ActRequest) -> Found:
     """The time during which its producer must not be asked is not over."""
-    if "immune" not in situation.row["flags"] or request.action in (ActKind.RESUME, ActKind.CLOSE):
+    if "immune" not in situation.transaction.flags or request.action in (ActKind.RESUME, ActKind.CLOSE):
         return None
     return (
         "its producer set CHECK_IMMUNITY_TIME_IN_SECONDS, and that time is not over: the local transaction may still "
@@ -482,7 +484,7 @@ def resume_compressed(situation: Situation, request: ActRequest) -> Found:
 
 def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     """The check would discard it again without asking the producer."""
-    conditions, born_ms = situation.conditions, situation.row["born_time_ms"]
+    conditions, born_ms = situation.conditions, situation.transaction.born_time_ms
     if not _resumes(situation, request) or request.action == ActKind.COMMIT or born_ms is None:
         return None
     if is_in_rocksdb(situation.half_copy) or situation.is_prepared:  # their checks do not have this rule
@@ -490,7 +492,7 @@ def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     age_ms, reserved_hours = conditions.now_ms - born_ms, conditions.file_reserved_time_hours
     if not is_expired(age_ms, reserved_time_ms(reserved_hours)):
         return None
-    is_decided = situation.state in (State.COMMITTED, State.ROLLED_BACK)
+    is_decided = situation.transaction.is_decided
     return (
         f"it was born {age_ms / _HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
         "the check would discard it again without asking the producer",

@@ -9,8 +9,8 @@ from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.row_copies import copies_without_op
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {
@@ -45,7 +45,7 @@ class Proof:
 
 
 def proof_of(
-    action: ActKind, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
+    action: ActKind, named: Mapping[str, Any], before: Transaction, after: Transaction,
     half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
     """Return what the row of a transaction after an act proves.
@@ -59,13 +59,13 @@ def proof_of(
     if contradiction is not None:
         return Proof(Seen.CONTRADICTED, contradiction=contradiction)
     if action == ActKind.RESUME:
-        if len(after["half_copies"]) > len(before["half_copies"]):
+        if len(after.half_copies) > len(before.half_copies):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
-    if action == ActKind.COMMIT and not after["final_records"]:
+    if action == ActKind.COMMIT and not after.final_records:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
     if is_prepared:
-        if action == ActKind.COMMIT or len(after["op_marks"]) > len(before["op_marks"]):
+        if action == ActKind.COMMIT or len(after.op_marks) > len(before.op_marks):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
     if fresh_offset_marks(before, after):
@@ -73,9 +73,9 @@ def proof_of(
     if is_in_rocksdb:
         return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
     left = _open_copies(named, after, half_cursor)
-    if after["state"] == State.UNDECIDABLE and before["state"] != State.UNDECIDABLE:
-        return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after['reason']}")
-    if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
+    if after.state == State.UNDECIDABLE and before.state != State.UNDECIDABLE:
+        return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after.reason}")
+    if named["queue_offset"] not in {mark.half_queue_offset for mark in after.op_marks}:
         lacking = f"no op message with half queue offset {named['queue_offset']} yet"
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
     if left:
@@ -85,33 +85,33 @@ def proof_of(
     return Proof(Seen.WHOLE)
 
 
-def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor: int | None) -> tuple[int, ...]:
+def _open_copies(named: Mapping[str, Any], after: Transaction, half_cursor: int | None) -> tuple[int, ...]:
     """The other half copies that the check will reach, ascending; the newest one counts always."""
-    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
+    copies = [copy.queue_offset for copy in after.half_copies if copy.store == named["store"]]
     newest = max(copies, default=named["queue_offset"])
     return tuple(
-        copy for copy in copies_without_op(after, store=named["store"])
+        copy for copy in after.copies_without_op(store=named["store"])
         if (copy == newest and copy > named["queue_offset"])
         or (half_cursor is not None and copy >= half_cursor and copy != named["queue_offset"])
     )
 
 
 def _contradiction(
-    action: ActKind, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+    action: ActKind, named: Mapping[str, Any], before: Transaction, after: Transaction
 ) -> str | None:
-    fresh = set(after["flags"]) - set(before["flags"])
+    fresh = set(after.flags) - set(before.flags)
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
             return sentence
-    more = len(after["final_records"]) > len(before["final_records"])
+    more = len(after.final_records) > len(before.final_records)
     if more and action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
-        final = after["final_records"][-1]
+        final = after.final_records[-1]
         return (
-            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: another client committed the "
+            f"a COMMIT record appeared at commit-log offset {final.commit_log_offset}: another client committed the "
             "transaction, and consumers get the message"
         )
     if action == ActKind.COMMIT and "conflict" in fresh:
-        if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
+        if any(mark.half_queue_offset is None for mark in after.op_marks):
             return "there is a ROLLBACK record too: its producer rolled it back, and consumers get the message"
         return (
             f"a second op message settles half copy {named['queue_offset']}, and there is no second COMMIT record: its "

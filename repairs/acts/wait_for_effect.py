@@ -78,22 +78,23 @@ class _Watch:
         self._problem = None
         try:
             cursors = medium.check_cursors()  # read first: a round writes its put-backs before it moves the cursor
-            rows = {row["transaction_id"]: row for row in medium.look([d.order.transaction_id for d in self._acts])}
+            rows = {row.transaction_id: row for row in medium.look([d.order.transaction_id for d in self._acts])}
             for act in self._acts:
                 row = rows.get(act.order.transaction_id)
                 if row is None or act.named is None:
                     continue
                 act.proof = proof_of(
-                    act.order.request.action, act.named.place(), act.situation.row, row, cursors.get(act.named.store),
-                    is_in_rocksdb=is_in_rocksdb(act.named),
+                    act.order.request.action, act.named.place(), act.situation.transaction, row,
+                    cursors.get(act.named.store), is_in_rocksdb=is_in_rocksdb(act.named),
                     is_prepared=act.named.is_prepared,
                 )
                 receipt = act.begun()
-                receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
+                receipt.state_after, receipt.flags_after = row.state, list(row.flags)
                 receipt.witnesses_after = witnesses_of(row)
                 for left in act.proof.open_queue_offsets:
                     if left not in act.closed:
-                        copies = replace(act.situation, row={**act.situation.row, "half_copies": row["half_copies"]})
+                        now = replace(act.situation.transaction, half_copies=row.half_copies)
+                        copies = replace(act.situation, transaction=now)
                         self._close(act, left, medium.record(copies, left))
                 self._update_finality(act, cursors)
         except RemotingError as error:

@@ -127,7 +127,7 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
 
 def _was_settled(result: Application, receipt: Receipt, act: CheckedAct | None) -> bool:
     """Whether an earlier act with an unknown outcome, or one that may have been undone, is in effect."""
-    standing = standing_of(receipt, None if act is None else act.situation.row)
+    standing = standing_of(receipt, None if act is None else act.situation.transaction)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
     elif standing.word == StandingWord.STANDS:
@@ -151,7 +151,7 @@ def _why_stale(
     def read(place: Mapping[str, Any]) -> NamedRecord | None:
         return _record(situation, place, medium, is_discard=step["action"] == ActKind.RESUME)
 
-    return staleness(step, situation.row, read, is_exact=is_exact, is_same_store=is_same_store)
+    return staleness(step, situation.transaction, read, is_exact=is_exact, is_same_store=is_same_store)
 
 
 def _record(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
@@ -13,7 +14,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, step_of
-from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
@@ -34,7 +35,7 @@ def step_of_situation(situation: Situation, action: ActKind, reason: str, reason
     """
     half, discard = situation.half_copy, situation.discard_copy
     return step_of(
-        situation.row, action, reason, reason_from,
+        situation.transaction, action, reason, reason_from,
         half_copy=None if half is None else half.place(), discard_copy=None if discard is None else discard.place(),
     )
 
@@ -64,7 +65,7 @@ def is_live_store(store: Mapping[str, Any]) -> bool:
 
 def staleness(
     step: Mapping[str, Any],
-    row: Mapping[str, Any] | None,
+    row: Transaction | None,
     read: Callable[[Mapping[str, Any]], NamedRecord | None],
     *,
     is_exact: bool = False,
@@ -81,21 +82,21 @@ def staleness(
     names = PLACE if is_same_store else PLACE[1:]
     planned = {kind: _places(step["witnesses"], names, kind) for kind in WITNESSES.values()}
     for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
-        now = _places(row[column], names)
+        now = _places((asdict(one) for one in getattr(row, column)), names)
         if kind == "half_copy" and not is_exact:
             continue
         if appeared := now - planned[kind]:
             return f"{_WORDS[column]} appeared since the plan was made: {_where(next(iter(appeared)), names)}"
         if gone := planned[kind] - now:
             return f"{_WORDS[column]} that the plan relies on is missing: {_where(next(iter(gone)), names)}"
-    if row["state"] != step["state"]:
-        return f"its state is now {row['state']}, and the plan relies on {step['state']}"
+    if row.state != step["state"]:
+        return f"its state is now {row.state}, and the plan relies on {step['state']}"
     return _record_differs(step, row, read, is_same_store=is_same_store)
 
 
 def _record_differs(
     step: Mapping[str, Any],
-    row: Mapping[str, Any],
+    row: Transaction,
     read: Callable[[Mapping[str, Any]], NamedRecord | None],
     *,
     is_same_store: bool,
@@ -104,10 +105,10 @@ def _record_differs(
     is_resume = step["action"] == ActKind.RESUME
     planned = step["discard_copy"] if is_resume else step["half_copy"]
     word = "discard copy" if is_resume else "half copy"
-    copies = row["discard_copies"] if is_resume else row["half_copies"]
+    copies = row.discard_copies if is_resume else row.half_copies
     place = dict(planned)
     if not is_same_store and copies:
-        place["store"] = newest_first(copies)[0]["store"]
+        place["store"] = newest_first(copies)[0].store
     found = read(place)
     where = f"{planned['queue_offset']} at commit-log offset {planned['commit_log_offset']}"
     if found is None:

@@ -17,6 +17,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.words.exit_status import (
     DONE,
     FINDINGS,
@@ -208,7 +209,7 @@ def test_a_plan_by_conditions_holds_what_hangs(rmqtx: Run, common: Path, tmp_pat
         row = wanted[step["transaction_id"]]
         assert (step["action"], step["state"], step["reason"]) == ("rollback", "PENDING", "OPS-1")
         assert step["half_copy"]["queue_offset"] == row["half_copies"][-1]["queue_offset"]
-        assert step["witnesses"] == witnesses_of(row)
+        assert step["witnesses"] == witnesses_of(Transaction.of(row))
     assert plan.made_from["command"] == "plan"
     assert result.out.count("rollback") == len(plan.steps)
     assert contents(common) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from tests.repairs.forge import FakeMedium, final, mark, row
@@ -27,8 +29,8 @@ class Losing(FakeMedium):
 
     lost_from, lost_to = 99, 99
 
-    def look(self, transaction_ids: object) -> list[dict[str, object]]:
-        found = super().look(transaction_ids)  # type: ignore[arg-type]
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
+        found = super().look(transaction_ids)
         if self.lost_from <= self.looks < self.lost_to:
             raise Unreachable("the broker is gone")
         return found

@@ -14,12 +14,13 @@ from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refu
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
+from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation, transaction
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
 #: A half in RocksDB as a live broker shows it once its checks may be over.
+UNREAD = "rocksdb_table_unread"
 IN_ROCKSDB = situation(
-    row("UNDECIDABLE", reason_code="rocksdb_table_unread"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
+    row("UNDECIDABLE", reason_code=UNREAD), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
 )
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
@@ -49,7 +50,7 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
         (situation(row("ROLLED_BACK", op_marks=[mark(7)])), ActRequest(action))
         for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME)
     ] + [
-        (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}),
+        (replace(IN_ROCKSDB, transaction=transaction(state, reason_code=UNREAD, op_marks=[OTHER_HALF])),
          ActRequest(ActKind.COMMIT))
         for state in ("PENDING", "UNDECIDABLE")
     ],
@@ -151,9 +152,14 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActKind.RESUME),
     (situation(DISCARDED, around(version=(4, 4, 0))), ActKind.COMMIT),
     *((IN_ROCKSDB, action) for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)),
-    (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), ActKind.ROLLBACK),
     (
-        replace(IN_ROCKSDB, row=row("DISCARDED", reason_code="rocksdb_dropped", born_time_ms=NOW_MS - 73 * 3_600_000)),
+        replace(IN_ROCKSDB, transaction=transaction("UNDECIDABLE", reason_code=UNREAD, op_marks=[OTHER_HALF])),
+        ActKind.ROLLBACK,
+    ),
+    (
+        replace(IN_ROCKSDB, transaction=transaction(
+            "DISCARDED", reason_code="rocksdb_dropped", born_time_ms=NOW_MS - 73 * 3_600_000
+        )),
         ActKind.RESUME,
     ),
     *(

@@ -12,20 +12,21 @@ from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of
 from rmqtx.repairs.receipts.standing_word import STANDINGS
-from tests.repairs.forge import STORE, final, mark, place, row
+from rmqtx.verdicts.model.transaction import Transaction
+from tests.repairs.forge import STORE, final, mark, place, transaction
 
-OPEN = row()
-COMMITTED = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
-ROLLED_BACK = row("ROLLED_BACK", op_marks=[mark(7)])
-TWICE = row("COMMITTED", final_records=[final(0), final(1)], op_marks=[mark(7)], flags=["duplicate_commit"])
-DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+OPEN = transaction()
+COMMITTED = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+ROLLED_BACK = transaction("ROLLED_BACK", op_marks=[mark(7)])
+TWICE = transaction("COMMITTED", final_records=[final(0), final(1)], op_marks=[mark(7)], flags=["duplicate_commit"])
+DISCARDED = transaction("DISCARDED", discard_copies=[place(0, 999)])
 
 
-def receipt(action: ActKind, before: dict[str, Any], after: dict[str, Any] | None, outcome: str = "proved") -> Receipt:
+def receipt(action: ActKind, before: Transaction, after: Transaction | None, outcome: str = "proved") -> Receipt:
     """A receipt of an act between two looks."""
     return Receipt(
         action, "T1", STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome),
-        state_before=before["state"], witnesses_before=witnesses_of(before),
+        state_before=before.state, witnesses_before=witnesses_of(before),
         witnesses_after=[] if after is None else witnesses_of(after),
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ def receipt(action: ActKind, before: dict[str, Any], after: dict[str, Any] | Non
         (receipt(ActKind.COMMIT, OPEN, COMMITTED), TWICE, "contradicted",
          "2 COMMIT records (commit-log offsets 8000, 8001)"),
         (receipt(ActKind.COMMIT, OPEN, COMMITTED), ROLLED_BACK, "settled_otherwise", "rolled back"),
-        (receipt(ActKind.COMMIT, OPEN, COMMITTED), row("LOST", half_copies=[]), "expired", "it has expired"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), transaction("LOST", half_copies=[]), "expired", "it has expired"),
         (receipt(ActKind.COMMIT, OPEN, COMMITTED), OPEN, "not_seen", "but the older half copy at 700 exists"),
         (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK), OPEN, "not_seen", "undone or cut off, or this is another copy"),
         (receipt(ActKind.COMMIT, OPEN, COMMITTED), None, "expired", "no record of the transaction"),
@@ -52,24 +53,25 @@ def receipt(action: ActKind, before: dict[str, Any], after: dict[str, Any] | Non
         (receipt(ActKind.DISCARD, OPEN, ROLLED_BACK), COMMITTED, "contradicted", "consumers get the message"),
         (receipt(ActKind.CLOSE, COMMITTED, TWICE), TWICE, "contradicted", "consumers get the message"),
         (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK),
-         row("ROLLED_BACK", op_marks=[mark(7)], flags=["open_after_decision"]), "reopened", "rmqtx close T1"),
+         transaction("ROLLED_BACK", op_marks=[mark(7)], flags=["open_after_decision"]), "reopened", "rmqtx close T1"),
         (receipt(ActKind.RESUME, DISCARDED, None, "accepted"), DISCARDED, "not_seen", "its state is DISCARDED"),
         (receipt(ActKind.RESUME, DISCARDED, None, "accepted"),
-         row(discard_copies=[place(0, 999)], half_copies=[place(7, 700), place(12, 1200)]), "stands", "half copy 12"),
+         transaction(discard_copies=[place(0, 999)], half_copies=[place(7, 700), place(12, 1200)]),
+         "stands", "half copy 12"),
         (receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_guard"), COMMITTED, "nothing_done", "refused_by_guard"),
         (receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_broker"), OPEN, "nothing_done", "refused_by_broker"),
         (receipt(ActKind.COMMIT, OPEN, OPEN, "not_sent"), OPEN, "nothing_done", "not_sent"),
     ],
 )  # fmt: skip
-def test_what_a_look_says(made: Receipt, now: dict[str, Any] | None, word: str, told: str) -> None:
+def test_what_a_look_says(made: Receipt, now: Transaction | None, word: str, told: str) -> None:
     standing = standing_of(made, now)
     assert (standing.word, told in standing.reason) == (word, True), standing
     assert standing.word in STANDINGS
 
 
 def test_the_close_of_a_commit_stands_though_its_final_is_there() -> None:
-    before = row("COMMITTED", final_records=[final()], flags=["commit_without_op"], advice="close")
-    after = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+    before = transaction("COMMITTED", final_records=[final()], flags=["commit_without_op"], advice="close")
+    after = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
     assert standing_of(receipt(ActKind.CLOSE, before, after), after).word == "stands"
 
 
@@ -87,16 +89,17 @@ def test_a_copy_of_the_files_serves_as_well() -> None:
         return [{**entry, "store": "/copy"} for entry in entries]
 
     lists = ("half_copies", "op_marks", "final_records", "discard_copies")
-    copied = {**COMMITTED, "store": "/copy", **{name: elsewhere(COMMITTED[name]) for name in lists}}
+    row = COMMITTED.row()
+    copied = Transaction.of({**row, "store": "/copy", **{name: elsewhere(row[name]) for name in lists}})
     assert standing_of(receipt(ActKind.COMMIT, OPEN, COMMITTED), copied).word == "stands"
 
 
 def test_transactions_are_looked_up_together_and_only_if_something_was_sent() -> None:
     asked: list[list[str]] = []
 
-    def look(ids: list[str]) -> list[dict[str, Any]]:
+    def look(ids: list[str]) -> list[Transaction]:
         asked.append(ids)
-        return [row(producer_group="bank"), COMMITTED]
+        return [transaction(producer_group="bank"), COMMITTED]
 
     made = [receipt(ActKind.COMMIT, OPEN, COMMITTED), receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_guard")]
     assert [standing.word for _, standing in rechecked(made, look)] == ["stands", "nothing_done"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
 from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
 from rmqtx.verdicts.ledger.join import reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.options.ledgers import LedgerQuery
-from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
+from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row, transaction
 
 MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
 
@@ -55,7 +56,7 @@ class FixedAnswers:
     def may_decide(self, transaction_id: str) -> bool:
         return transaction_id != "stranger"
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
+    def of(self, rows: Sequence[Transaction]) -> list[GivenAnswer]:
         return [GivenAnswer(self.action, "the test says so") for _ in rows]
 
 
@@ -197,7 +198,7 @@ def test_what_the_check_has_not_passed_is_watched_and_closed(tmp_path: Path) -> 
     words, watch = FixedAnswers(ActKind.COMMIT), FakeWatch()
     stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, lambda _: None)  # type: ignore[arg-type]
     stand_in.receive(check(7))
-    stand_in.propose([row()])
+    stand_in.propose([transaction()])
     end = time.monotonic() + 6
     stand_in.run(lambda: stand_in.is_done or time.monotonic() > end)
     assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 17)]
@@ -287,8 +288,8 @@ def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
         "plan.json",
     )
     assert (words.named, words.others_count) == (["T1", "T2", "T4"], 1)
-    rows = [row(transaction_id=name) for name in ("T1", "T2", "T3", "T5")]
-    found = words.of([*rows, row(transaction_id="T4", topic="payments")])
+    named = [transaction(transaction_id=name) for name in ("T1", "T2", "T3", "T5")]
+    found = words.of([*named, transaction(transaction_id="T4", topic="payments")])
     assert [word.action for word in found] == [ActKind.COMMIT, ActKind.ROLLBACK, None, None, None]
     assert found[0].why == "dead (orders.csv)"
     assert "rmqtx apply" in found[2].why
@@ -313,7 +314,7 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
             yield from pa.Table.from_pylist(rows, schema=RECONCILED).to_batches()
 
     words = LedgerAnswers(compare, "orders.csv")
-    found = words.of([row(transaction_id=name) for name in said])
+    found = words.of([transaction(transaction_id=name) for name in said])
     assert [word.action for word in found] == [ActKind.COMMIT, ActKind.ROLLBACK, None, None]
     assert found[0].why == "outcome in the ledger: done"
 
@@ -330,13 +331,14 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
         return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)
 
     words = LedgerAnswers(compare, question.name)
-    pending = [row(transaction_id="T1", keys="order-1"), row(transaction_id="T2", keys="order-2")]
+    pending = [transaction(transaction_id=f"T{number}", keys=f"order-{number}") for number in (1, 2)]
     assert [word.action for word in words.of(pending)] == [ActKind.COMMIT, ActKind.COMMIT]
     asked_for: list[str] = []
 
-    def bearing(key: str) -> list[dict[str, Any]]:
+    def bearing(key: str) -> list[Transaction]:
         asked_for.append(key)
-        return [row("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])] * (key == "order-1")
+        sent = transaction("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])
+        return [sent] * (key == "order-1")
 
     words = LedgerAnswers(compare, question.name)
     words.with_key = bearing

@@ -15,7 +15,8 @@ from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
-from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation
+from rmqtx.verdicts.model.transaction import Transaction
+from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation, transaction
 
 FILES = "/data/rocketmq/store"
 
@@ -33,7 +34,7 @@ def stale(
     """Whether a step that was made of forge's row is stale now."""
     planned = row(discard_copies=[place(0, 999)], state="DISCARDED") if action == ActKind.RESUME else row()
     step = step_of_situation(situation(planned), action, "why", "me")
-    return staleness(step, facts, lambda _: found or record(), **how)
+    return staleness(step, None if facts is None else Transaction.of(facts), lambda _: found or record(), **how)
 
 
 def test_what_holds_is_not_stale() -> None:
@@ -65,7 +66,7 @@ def test_what_differs_makes_it_stale(facts: dict[str, Any] | None, told: str) ->
 def test_a_witness_that_is_gone_makes_it_stale() -> None:
     planned = row(state="DISCARDED", discard_copies=[place(0, 999)])
     step = step_of_situation(situation(planned), ActKind.COMMIT, "why", "me")
-    told = staleness(step, row(state="DISCARDED"), lambda _: record())
+    told = staleness(step, transaction("DISCARDED"), lambda _: record())
     assert told is not None
     assert "a discard copy that the plan relies on is missing" in told
 
@@ -83,7 +84,7 @@ def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any],
 
 def test_a_named_record_that_cannot_be_read_makes_it_stale() -> None:
     step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
-    told = staleness(step, row(), lambda _: None)
+    told = staleness(step, transaction(), lambda _: None)
     assert told == "the half copy that the plan names can no longer be read: 7 at commit-log offset 700"
 
 
@@ -108,15 +109,15 @@ def test_a_plan_of_files_is_compared_by_offsets() -> None:
     planned = row(store=FILES, half_copies=of_files(row()["half_copies"]))
     half = replace(record(), store=FILES)
     step = step_of_situation(situation(planned, half_copy=half), ActKind.COMMIT, "why", "me")
-    assert staleness(step, row(), read, is_same_store=False) is None
+    assert staleness(step, transaction(), read, is_same_store=False) is None
     assert asked[-1]["store"] == STORE  # where the record is now
-    later = row(state="COMMITTED", final_records=[final()], op_marks=[mark(7)])
+    later = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
     assert "a final record appeared" in (staleness(step, later, read, is_same_store=False) or "")
 
 
 def test_crcs_are_compared_as_brokers_keep_them() -> None:
     step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
-    assert staleness(step, row(), lambda _: replace(record(), body_crc=1 - (1 << 31))) is None
+    assert staleness(step, transaction(), lambda _: replace(record(), body_crc=1 - (1 << 31))) is None
 
 
 def test_live_stores_are_told_from_directories() -> None:

@@ -36,6 +36,7 @@ from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
 from rmqtx.verdicts.transactions.judge import judge
@@ -51,8 +52,6 @@ _OPEN_BYTES_MAX = 4 << 20
 _SHORT_IDS_MAX = 3
 #: The newest bytes of logs of one broker that are compared without a scan.
 _COMPARED_BYTES = 64 << 20
-#: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
-OPEN_AGAIN_FLAG = "open_after_decision"
 
 
 def pending(

@@ -240,6 +240,7 @@ class _Asked:
 
     def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
         """Return the reading of the selected transactions, and the situation of each."""
+        from rmqtx.verdicts.model.transaction import Transaction
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
         asked = self.options
@@ -251,7 +252,7 @@ class _Asked:
             say_unknown_names(read, named, voice)
         if asked.limit is not None and asked.limit < found.num_rows:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
-        return reading, source.situations(found.slice(0, asked.limit).to_pylist())
+        return reading, source.situations([Transaction.of(row) for row in found.slice(0, asked.limit).to_pylist()])
 
     def _reading(self, source: PlanInputs) -> Reading:
         """Return the rows to select from."""

@@ -260,16 +260,17 @@ class _Chosen:
 def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, voice: Voice) -> dict[str, Standing]:
     """Return the standing of each receipt, from its transaction now; add findings to `reading`."""
     from rmqtx.repairs.receipts.recheck import rechecked
+    from rmqtx.verdicts.model.transaction import Transaction
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
     with shown("rechecking", voice), opener.looked_up() as source:
-        def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+        def look(ids: list[str]) -> Iterable[Transaction]:
             found = source.lookup(ids)
-            rows: list[Mapping[str, Any]] = found.table().to_pylist()
+            rows = found.table().to_pylist()
             reading.findings.extend(found.findings)
-            return rows
+            return map(Transaction.of, rows)
 
         again = rechecked(receipts, look, lambda: _cursors(source), lambda: [one.root for one in source.stores])
         return {receipt.receipt_id: standing for receipt, standing in again}
