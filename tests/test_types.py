@@ -36,7 +36,9 @@ LINES = {
     "print(Strength.EXPLAIN)": '"type[Strength]" has no attribute "EXPLAIN"',
     "from rmqtx.verdicts.model.transaction import Transaction": None,
     "def keys_of(one: Transaction) -> str: return one.keys": '(got "str | None", expected "str")',
-    "def state_of(one: Transaction) -> str: return one.sate": '"Transaction" has no attribute "sate"',
+    "def show(one: Transaction) -> None: print(one.sate)": '"Transaction" has no attribute "sate"',
+    "from rmqtx.repairs.receipts.plan_file import Step": None,
+    "def where(step: Step) -> int: return step.half_copy.queue_offset": 'has no attribute "queue_offset"',
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 

@@ -12,7 +12,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.plan_file import Plan, Step
 from rmqtx.verdicts.audit.provenance import tool
 
 
@@ -20,11 +20,11 @@ from rmqtx.verdicts.audit.provenance import tool
 class PlanDraft:
     """The content of a plan before it is written.
 
-    Shape: `steps` are rows of PLAN_STEPS; `refused`: transaction ids with the first refusal of a guard;
+    Shape: `refused`: transaction ids with the first refusal of a guard;
            `to_override`: those of steps that `apply` refuses unless its guard is overridden.
     """
 
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     refused: list[tuple[str, Refusal]] = field(default_factory=list)
     to_override: list[tuple[str, Refusal]] = field(default_factory=list)
 

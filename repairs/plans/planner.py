@@ -14,8 +14,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.receipts.plan_file import Plan
-from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
+from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_rows import fingerprint, step_of
 from rmqtx.verdicts.audit.provenance import tool
 from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
@@ -61,7 +61,7 @@ class Planner:
         stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
 
-    def _step(self, row: Mapping[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
+    def _step(self, row: Mapping[str, Any], logs: dict[str, SegmentedLog]) -> Step:
         transaction = Transaction.of(row)
         half, discard = newest_records(transaction, reader_of(logs))
         return step_of(
@@ -71,8 +71,9 @@ class Planner:
         )
 
 
-def _place(record: NamedRecord | None, copies: Sequence[Copy]) -> dict[str, Any] | None:
-    """The record as RECORD_NAMED; if none of the copies can be read, the place of the newest."""
+def _place(record: NamedRecord | None, copies: Sequence[Copy]) -> RecordPlace | None:
+    """The place of the record; if none of the copies can be read, the place of the newest."""
     if record is not None or not copies:
-        return None if record is None else record.place()
-    return {name: getattr(newest_first(copies)[0], name) for name in PLACE} | {"length_bytes": None, "body_crc": None}
+        return None if record is None else RecordPlace(**record.place())
+    newest = newest_first(copies)[0]
+    return RecordPlace(newest.store, newest.queue_id, newest.queue_offset, newest.commit_log_offset, None, None)

@@ -51,17 +51,17 @@ class PlanAnswers:
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.name = name
-        self._steps = {step["transaction_id"]: step for step in plan.steps}
+        self._steps = {step.transaction_id: step for step in plan.steps}
 
     @property
     def others_count(self) -> int:
         """Steps that no answer can carry out: discard, resume and close."""
-        return sum(step["action"] not in ANSWERED for step in self._steps.values())
+        return sum(step.action not in ANSWERED for step in self._steps.values())
 
     @property
     def named(self) -> Sequence[str]:
         """The transactions that it decides."""
-        return [name for name, step in self._steps.items() if step["action"] in ANSWERED]
+        return [name for name, step in self._steps.items() if step.action in ANSWERED]
 
     def may_decide(self, transaction_id: str) -> bool:
         """Whether the plan names the transaction."""
@@ -76,14 +76,14 @@ class PlanAnswers:
         if step is None:
             return GivenAnswer(None, "the plan does not name it")
         for name in ("producer_group", "topic"):
-            if step[name] is not None and step[name] != getattr(row, name):
-                words = f"{name.replace('_', ' ')} {step[name]}, not {getattr(row, name)}"
+            if getattr(step, name) is not None and getattr(step, name) != getattr(row, name):
+                words = f"{name.replace('_', ' ')} {getattr(step, name)}, not {getattr(row, name)}"
                 return GivenAnswer(None, f"the plan names a transaction with {words}")
-        if step["action"] not in ANSWERED:
+        if step.action not in ANSWERED:
             return GivenAnswer(
-                None, f"the plan has the action {step['action']}, which is not an answer to a check: use rmqtx apply"
+                None, f"the plan has the action {step.action}, which is not an answer to a check: use rmqtx apply"
             )
-        return GivenAnswer(ActKind(step["action"]), f"{step['reason']} ({step['reason_from']})")
+        return GivenAnswer(step.action, f"{step.reason} ({step.reason_from})")
 
 
 class LedgerAnswers:

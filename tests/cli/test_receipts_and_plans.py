@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +205,13 @@ def test_a_plan_by_conditions_holds_what_hangs(rmqtx: Run, common: Path, tmp_pat
     listed = rmqtx("pending", common, "--group", "shop", "--format", "jsonl", "--quiet").out.splitlines()
     plan = read_plan(file)
     wanted = {row["transaction_id"]: row for row in map(json.loads, listed) if "immune" not in row["flags"]}
-    assert {step["transaction_id"] for step in plan.steps} == set(wanted)
+    assert {step.transaction_id for step in plan.steps} == set(wanted)
     for step in plan.steps:
-        row = wanted[step["transaction_id"]]
-        assert (step["action"], step["state"], step["reason"]) == ("rollback", "PENDING", "OPS-1")
-        assert step["half_copy"]["queue_offset"] == row["half_copies"][-1]["queue_offset"]
-        assert step["witnesses"] == witnesses_of(Transaction.of(row))
+        row = wanted[step.transaction_id]
+        assert (step.action, step.state, step.reason) == ("rollback", "PENDING", "OPS-1")
+        assert step.half_copy is not None
+        assert step.half_copy.queue_offset == row["half_copies"][-1]["queue_offset"]
+        assert [asdict(one) for one in step.witnesses] == witnesses_of(Transaction.of(row))
     assert plan.made_from["command"] == "plan"
     assert result.out.count("rollback") == len(plan.steps)
     assert contents(common) == before
@@ -222,7 +224,7 @@ def test_a_plan_by_ids_tells_what_a_guard_refuses(rmqtx: Run, common: Path, tmp_
     assert result.status == SOME_REFUSED
     assert f"{done['transaction_id']}: not planned, refused by already-delivered" in result.err
     assert "not planned: 1 transaction (1 by already-delivered)" in result.err
-    assert [step["transaction_id"] for step in read_plan(tmp_path / "p.json").steps] == [hanging["transaction_id"]]
+    assert [step.transaction_id for step in read_plan(tmp_path / "p.json").steps] == [hanging["transaction_id"]]
 
 
 def test_a_transaction_named_twice_is_planned_once(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -238,8 +240,8 @@ def test_what_was_given_up_can_be_resumed(rmqtx: Run, common: Path, tmp_path: Pa
     words = ("--reason", "x", "--broker-conf", conf, "-o", tmp_path / "p.json")
     rmqtx("plan", "resume", "--all", "--store", common, *words)
     steps = read_plan(tmp_path / "p.json").steps
-    assert {step["state"] for step in steps} == {"DISCARDED"}
-    assert all(step["discard_copy"] is not None for step in steps)
+    assert {step.state for step in steps} == {"DISCARDED"}
+    assert all(step.discard_copy is not None for step in steps)
 
 
 @pytest.mark.parametrize(

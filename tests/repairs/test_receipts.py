@@ -91,7 +91,8 @@ def test_a_line_of_the_journal_gives_the_same_receipt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"action": 3}, {"action": "comit"}, {"outcome": "prooved"}, {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
+        {"action": 3}, {"action": "comit"}, {"outcome": "prooved"},
+        {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
         {"requests": [{"fields": 1}]}, {"begun_time_ms": "yesterday"}, {"flags_after": [{}]},
     ],
 )  # fmt: skip

@@ -18,12 +18,13 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
 from rmqtx.repairs.acts.group_watch import Others
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.plan_file import Plan, Step
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
 from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
 from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
 from rmqtx.verdicts.ledger.join import reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.options.ledgers import LedgerQuery
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row, transaction
@@ -273,12 +274,8 @@ def test_somebody_else_committed_too(tmp_path: Path) -> None:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def step(name: str, action: ActKind, **more: Any) -> dict[str, Any]:
-    facts = {
-        "transaction_id": name, "action": action, "producer_group": "shop", "topic": "orders", "reason": "dead",
-        "reason_from": "orders.csv",
-    }  # fmt: skip
-    return facts | more
+def step(name: str, action: ActKind) -> Step:
+    return Step(name, action, "shop", "orders", None, (), None, None, (), State.PENDING, (), "dead", "orders.csv")
 
 
 def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
+from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, RecordPlace, parse_plan
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation, transaction
 
@@ -97,9 +96,9 @@ def test_a_resume_relies_on_its_discard_copy() -> None:
 
 
 def test_a_plan_of_files_is_compared_by_offsets() -> None:
-    asked: list[Mapping[str, Any]] = []
+    asked: list[RecordPlace] = []
 
-    def read(where: Mapping[str, Any]) -> NamedRecord | None:
+    def read(where: RecordPlace) -> NamedRecord | None:
         asked.append(where)
         return record()
 
@@ -110,7 +109,7 @@ def test_a_plan_of_files_is_compared_by_offsets() -> None:
     half = replace(record(), store=FILES)
     step = step_of_situation(situation(planned, half_copy=half), ActKind.COMMIT, "why", "me")
     assert staleness(step, transaction(), read, is_same_store=False) is None
-    assert asked[-1]["store"] == STORE  # where the record is now
+    assert asked[-1].store == STORE  # where the record is now
     later = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
     assert "a final record appeared" in (staleness(step, later, read, is_same_store=False) or "")
 
@@ -133,7 +132,7 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
     )
     other = row(transaction_id="T3", producer_group="bank")
     draft = drafted([situation(one) for one in (free, done, other)], ActRequest(ActKind.COMMIT, "shop"), "why", "me")
-    assert [step["transaction_id"] for step in draft.steps] == ["T1"]
+    assert [step.transaction_id for step in draft.steps] == ["T1"]
     assert [(name, refusal.guard) for name, refusal in draft.refused] == [
         ("T2", "already-delivered"), ("T3", "wrong-group"),
     ]  # fmt: skip
@@ -157,5 +156,5 @@ def test_a_plan_comes_back_from_its_file() -> None:
     back = parse_plan(plan.text(), "p.json")
     assert isinstance(back, Plan)
     assert (back.steps, back.stores) == (plan.steps, plan.stores)
-    assert pa.Table.from_pylist(back.steps, schema=PLAN_STEPS).num_rows == 1
+    assert back.table().num_rows == 1
     assert pa.Table.from_pylist(back.stores, schema=PLAN_STORES).num_rows == 1

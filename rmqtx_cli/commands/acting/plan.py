@@ -190,7 +190,7 @@ def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """Return the plan of a draft, with the facts about its stores."""
     from rmqtx.repairs.plans.draft_plan import plan_of
 
-    stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
+    stores, made_from = source.facts(context, {root for step in draft.steps for root in step.stores})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 
