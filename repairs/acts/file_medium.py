@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import RmqtxError, SourceError
@@ -33,7 +32,7 @@ from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
 from rmqtx.repairs.changes.destinations import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.receipts import APPEND, Receipt, answered
+from rmqtx.repairs.receipts.receipts import APPEND, Receipt, Request
 from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from rmqtx.repairs.records.record_writer import (
@@ -84,7 +83,7 @@ class FileMedium:
         #: Lines for people about the planned acts, for the undo file.
         self._about: list[str] = []
         self._receipts: list[str] = []
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[Request] = []
         #: Half copies that a resume of this run makes: the copy as transactions have it, and the record.
         self._new_halves: dict[str, list[tuple[Copy, NamedRecord]]] = {}
         self.is_untouched = True
@@ -351,7 +350,7 @@ class FileMedium:
             raise
         self.is_untouched = False
         for entry in self._entries:
-            answered(entry, ResponseCode.SUCCESS, "written")
+            entry.answered(ResponseCode.SUCCESS, "written")
         return {source: self._root}
 
 

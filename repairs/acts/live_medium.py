@@ -31,7 +31,7 @@ from rmqtx.repairs.acts.situation import (
     Situation,
     named_record,
 )
-from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.transaction import Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
@@ -244,7 +244,7 @@ class LiveMedium:
             producer_group=str(situation.group), queue_offset=named.queue_offset,
             commit_log_offset=named.commit_log_offset, decision=decision, transaction_id=situation.transaction_id,
         )
-        answered(entry, answer.code, answer.remark)
+        entry.answered(answer.code, answer.remark)
         return answer
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
@@ -259,7 +259,7 @@ class LiveMedium:
         """See `Medium`."""
         entry = receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": named.message_id})
         answer = self._brokers[named.store].resume_check(named.message_id)
-        answered(entry, answer.code, answer.remark)
+        entry.answered(answer.code, answer.remark)
         return answer
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
 
@@ -45,7 +44,7 @@ class Proof:
 
 
 def proof_of(
-    action: ActKind, named: Mapping[str, Any], before: Transaction, after: Transaction,
+    action: ActKind, named: RecordPlace, before: Transaction, after: Transaction,
     half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
     """Return what the row of a transaction after an act proves.
@@ -71,33 +70,33 @@ def proof_of(
     if fresh_offset_marks(before, after):
         return Proof(Seen.WHOLE)
     if is_in_rocksdb:
-        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
+        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named.commit_log_offset} yet")
     left = _open_copies(named, after, half_cursor)
     if after.state == State.UNDECIDABLE and before.state != State.UNDECIDABLE:
         return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after.reason}")
-    if named["queue_offset"] not in {mark.half_queue_offset for mark in after.op_marks}:
-        lacking = f"no op message with half queue offset {named['queue_offset']} yet"
+    if named.queue_offset not in {mark.half_queue_offset for mark in after.op_marks}:
+        lacking = f"no op message with half queue offset {named.queue_offset} yet"
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
     if left:
-        is_new = left[-1] > named["queue_offset"]
+        is_new = left[-1] > named.queue_offset
         why = "which the check put back meanwhile" if is_new else "which the check will still reach"
         return Proof(Seen.NOT_YET, f"half copy {left[-1]}, {why}, is not closed yet", open_queue_offsets=left)
     return Proof(Seen.WHOLE)
 
 
-def _open_copies(named: Mapping[str, Any], after: Transaction, half_cursor: int | None) -> tuple[int, ...]:
+def _open_copies(named: RecordPlace, after: Transaction, half_cursor: int | None) -> tuple[int, ...]:
     """The other half copies that the check will reach, ascending; the newest one counts always."""
-    copies = [copy.queue_offset for copy in after.half_copies if copy.store == named["store"]]
-    newest = max(copies, default=named["queue_offset"])
+    copies = [copy.queue_offset for copy in after.half_copies if copy.store == named.store]
+    newest = max(copies, default=named.queue_offset)
     return tuple(
-        copy for copy in after.copies_without_op(store=named["store"])
-        if (copy == newest and copy > named["queue_offset"])
-        or (half_cursor is not None and copy >= half_cursor and copy != named["queue_offset"])
+        copy for copy in after.copies_without_op(store=named.store)
+        if (copy == newest and copy > named.queue_offset)
+        or (half_cursor is not None and copy >= half_cursor and copy != named.queue_offset)
     )
 
 
 def _contradiction(
-    action: ActKind, named: Mapping[str, Any], before: Transaction, after: Transaction
+    action: ActKind, named: RecordPlace, before: Transaction, after: Transaction
 ) -> str | None:
     fresh = set(after.flags) - set(before.flags)
     for flag, sentence in _CONTRADICTIONS.items():
@@ -114,7 +113,7 @@ def _contradiction(
         if any(mark.half_queue_offset is None for mark in after.op_marks):
             return "there is a ROLLBACK record too: its producer rolled it back, and consumers get the message"
         return (
-            f"a second op message settles half copy {named['queue_offset']}, and there is no second COMMIT record: its "
+            f"a second op message settles half copy {named.queue_offset}, and there is no second COMMIT record: its "
             "producer rolled it back, and consumers get the message"
         )
     return None

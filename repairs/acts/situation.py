@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
 
@@ -43,10 +43,11 @@ class NamedRecord:
         """Whether, as a half copy, it is a prepared record (before 4.3), which is stored under its real topic."""
         return self.topic not in _HALF_TOPICS
 
-    def place(self) -> dict[str, Any]:
-        """Its fields as in plans and receipts (RECORD_NAMED)."""
-        names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
-        return {name: getattr(self, name) for name in names}
+    def place(self) -> RecordPlace:
+        """Its place, as in plans and receipts."""
+        return RecordPlace(
+            self.store, self.queue_id, self.queue_offset, self.commit_log_offset, self.length_bytes, self.body_crc
+        )
 
 
 def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:

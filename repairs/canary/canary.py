@@ -28,6 +28,7 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.transaction import Transaction, Witness
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
@@ -205,7 +206,7 @@ class Canary:
             assert transaction.before is not None
             assert transaction.decided is not None
             assert transaction.decided_at is not None
-            named = {"store": self._broker.root, "queue_offset": transaction.decided_at[0]}
+            named = RecordPlace(self._broker.root, 0, *transaction.decided_at, None, None)
             proof = proof_of(transaction.decided, named, transaction.before, row)
             if proof.seen is Seen.WHOLE and not self._is_passed(transaction, row):
                 return None

@@ -13,7 +13,7 @@ from rmqtx.repairs.cursors.cursors import Move
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, answered
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt
 
 
 @contextmanager
@@ -41,6 +41,6 @@ def receipt_of_moves(
         journal.end(receipt)
         raise
     for entry in entries:
-        answered(entry, ResponseCode.SUCCESS, "written")
+        entry.answered(ResponseCode.SUCCESS, "written")
     receipt.outcome = ActOutcome.PROVED
     journal.end(receipt)

@@ -103,7 +103,7 @@ def _is_done(receipt: Receipt) -> bool:
     """
     if receipt.is_of_files:
         return False
-    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1]["standing"] == StandingWord.STANDS
+    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1].standing == StandingWord.STANDS
     return receipt.outcome is ActOutcome.PROVED or is_seen_since
 
 

@@ -34,8 +34,8 @@ def step_of_situation(situation: Situation, action: ActKind, reason: str, reason
     half, discard = situation.half_copy, situation.discard_copy
     return step_of(
         situation.transaction, action, reason, reason_from,
-        half_copy=None if half is None else RecordPlace(**half.place()),
-        discard_copy=None if discard is None else RecordPlace(**discard.place()),
+        half_copy=None if half is None else half.place(),
+        discard_copy=None if discard is None else discard.place(),
     )
 
 

@@ -74,6 +74,6 @@ class Planner:
 def _place(record: NamedRecord | None, copies: Sequence[Copy]) -> RecordPlace | None:
     """The place of the record; if none of the copies can be read, the place of the newest."""
     if record is not None or not copies:
-        return None if record is None else RecordPlace(**record.place())
+        return None if record is None else record.place()
     newest = newest_first(copies)[0]
     return RecordPlace(newest.store, newest.queue_id, newest.queue_offset, newest.commit_log_offset, None, None)

@@ -116,6 +116,14 @@ class RecordPlace:
     length_bytes: int | None
     body_crc: int | None
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> RecordPlace:
+        """Make it from the values of RECORD_NAMED."""
+        return cls(
+            values["store"], values["queue_id"], values["queue_offset"], values["commit_log_offset"],
+            values.get("length_bytes"), values.get("body_crc"),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StepWitness:
@@ -156,8 +164,8 @@ class Step:
         return cls(**{name: row[name] for name in PLAN_STEPS.names} | {
             "action": ActKind(row["action"]), "state": State(row["state"]),
             "stores": tuple(row["stores"]), "flags": tuple(row["flags"]),
-            "half_copy": None if half is None else RecordPlace(**half),
-            "discard_copy": None if discard is None else RecordPlace(**discard),
+            "half_copy": None if half is None else RecordPlace.of(half),
+            "discard_copy": None if discard is None else RecordPlace.of(discard),
             "witnesses": tuple(StepWitness(**one) for one in row["witnesses"]),
         })  # fmt: skip
 

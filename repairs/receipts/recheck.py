@@ -15,7 +15,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
-from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, whoever
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, Recheck, whoever
 from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
@@ -77,10 +77,7 @@ def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> No
 
     Raises: UnwritableFile.
     """
-    look = {
-        "rechecked_time_ms": time.time_ns() // 1_000_000, "who": whoever(), "standing": standing.word,
-        "standing_reason": standing.reason,
-    }  # fmt: skip
+    look = Recheck(time.time_ns() // 1_000_000, whoever(), standing.word, standing.reason)
     journal.recheck(receipt.receipt_id, look)
     receipt.rechecks.append(look)
 
@@ -118,9 +115,9 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
         return Standing(StandingWord.UNTOLD, why)
     parts, words = [], []
     for request in receipt.requests:
-        if request["request"] != SET_CURSOR:
+        if request.request != SET_CURSOR:
             continue
-        topic, after = request["fields"]["topic"], int(request["fields"]["after"])
+        topic, after = request.fields["topic"], int(request.fields["after"])
         now = cursors.get(topic)
         found = StandingWord.STANDS if now == after else StandingWord.SETTLED_OTHERWISE
         words.append(StandingWord.NOT_SEEN if now is None else found)
@@ -138,7 +135,7 @@ def _effect_of(receipt: Receipt) -> ActKind:
         return receipt.action
     if receipt.action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
         return ActKind.ROLLBACK
-    decisions = [entry["fields"].get("commitOrRollback") for entry in receipt.requests]
+    decisions = [entry.fields.get("commitOrRollback") for entry in receipt.requests]
     return ActKind.COMMIT if str(int(COMMIT)) in decisions else ActKind.ROLLBACK
 
 

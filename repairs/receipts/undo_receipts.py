@@ -41,7 +41,7 @@ def update_receipts(
     mine = [known[name] for name in names if name in known]
     updated = 0
     for receipt in mine:
-        if receipt.rechecks and receipt.rechecks[-1]["standing_reason"] == standing.reason:
+        if receipt.rechecks and receipt.rechecks[-1].standing_reason == standing.reason:
             continue  # recorded by the same command before
         record_recheck(journal, receipt, standing)
         updated += 1

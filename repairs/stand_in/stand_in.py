@@ -283,7 +283,7 @@ class StandIn:
         )
         situation = replace(task.situation, transaction=task.transaction)
         receipt = self._receipt(ActKind.CLOSE, named, situation)
-        receipt.named_copy = {**named.place(), "length_bytes": None}  # it was not read
+        receipt.named_copy = replace(named.place(), length_bytes=None)  # it was not read
         receipt.notes.append(
             f"the answer {task.decided} was sent before; the check then put back half copy {check.queue_offset}"
         )

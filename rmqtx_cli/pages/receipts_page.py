@@ -90,13 +90,13 @@ def _head(receipt: Receipt) -> Iterator[str]:
         yield named("plan", f"{receipt.plan.get('file')} {receipt.plan.get('digest') or ''}")
     if receipt.named_copy:
         copy = receipt.named_copy
-        yield named("named", f"queue offset {copy['queue_offset']} at commit-log offset {copy['commit_log_offset']}")
+        yield named("named", f"queue offset {copy.queue_offset} at commit-log offset {copy.commit_log_offset}")
     if receipt.saved_message:
         yield named("kept in", receipt.saved_message)
     for note in receipt.notes:
         yield named("note", note)
     if receipt.rechecks:
-        latest = receipt.rechecks[-1]["standing"]
+        latest = receipt.rechecks[-1].standing
         yield named("since then", f"{latest}: {STANDINGS.get(latest, '')}")
 
 

@@ -17,7 +17,7 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
-from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.words.exit_status import (
     DONE,
@@ -53,7 +53,7 @@ def receipt(action: ActKind, row: dict[str, Any], outcome: str = "proved", **mor
         keys=row["keys"], reason="OPS-1", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[{"kind": "half_copy", "store": "x", **_place(copy)} for copy in row["half_copies"]], **more,
     )  # fmt: skip
-    answered(made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}), 0, None)
+    made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}).answered(0, None)
     return made
 
 
@@ -154,7 +154,7 @@ def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: P
     journal = kept(made)
     assert rmqtx("receipts", made.receipt_id, "--recheck", "--record", "--store", common).status == DONE
     (found,) = journal.read().receipts
-    assert [look["standing"] for look in found.rechecks] == ["stands"]
+    assert [look.standing for look in found.rechecks] == ["stands"]
     assert found.outcome == "unknown"
     assert "rechecks" in rmqtx("receipts", made.receipt_id).out
 

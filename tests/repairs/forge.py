@@ -11,7 +11,7 @@ from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
-from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.receipts import Receipt, Request
 from rmqtx.verdicts.model.transaction import Transaction
 
 STORE = "broker-a@127.0.0.1:10911"
@@ -143,13 +143,13 @@ class FakeMedium:
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         return self._act("resume", named.queue_offset, receipt.asked("RESUME_CHECK_HALF_MESSAGE", {}))
 
-    def _act(self, word: str, queue_offset: int, entry: dict[str, Any]) -> Answer:
+    def _act(self, word: str, queue_offset: int, entry: Request) -> Answer:
         self.acts.append((word, queue_offset))
         if self.on_act is not None:
             self.on_act(self, word, queue_offset)
         if isinstance(self.answer, Exception):
             raise self.answer
-        answered(entry, self.answer.code, self.answer.remark)
+        entry.answered(self.answer.code, self.answer.remark)
         return self.answer
 
 

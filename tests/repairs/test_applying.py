@@ -11,7 +11,8 @@ from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
 
@@ -97,7 +98,7 @@ def test_what_was_done_and_is_asked_for_again_is_said_and_not_done_again() -> No
 
 def test_a_later_look_that_was_written_down_is_believed() -> None:
     receipt = earlier("T1", "unknown")
-    receipt.rechecks = [{"standing": "not_seen"}, {"standing": "stands"}]
+    receipt.rechecks = [Recheck(1, "w", word, "r") for word in (StandingWord.NOT_SEEN, StandingWord.STANDS)]
     result = found(now(T1=committed("T1")), [receipt])
     assert [one.transaction_id for one in result.done] == ["T1"]
     assert not result.settled

@@ -240,7 +240,7 @@ def test_a_commit_of_what_has_a_discard_copy_only_asks_for_a_half_first(journal:
     assert medium.acts == [(ActKind.RESUME, 0), (ActKind.COMMIT, 20)]
     assert receipt.outcome == "proved"
     assert receipt.named_copy is not None
-    assert receipt.named_copy["queue_offset"] == 20
+    assert receipt.named_copy.queue_offset == 20
 
 
 def test_a_resume_is_accepted_not_committed(journal: Journal) -> None:

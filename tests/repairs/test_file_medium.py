@@ -177,7 +177,7 @@ def test_what_has_a_discard_copy_alone_gets_a_half_copy_first(tmp_path: Path, jo
     receipt = act(medium_of(root, "5.3.3", Destination(copy=target)), journal, {alone[0]: ActKind.COMMIT},
                   Conduct(overrides=("evidence-incomplete",)))[0]
     assert receipt.outcome == "proved", receipt.notes
-    assert [request["fields"]["record"] for request in receipt.requests] == ["half copy", "final", "op"]
+    assert [request.fields["record"] for request in receipt.requests] == ["half copy", "final", "op"]
     row = rows_of(target, "5.3.3")[alone[0]]
     assert row["state"] == "COMMITTED"
     assert row["op_marks"][0]["half_queue_offset"] == row["half_copies"][-1]["queue_offset"]
@@ -359,4 +359,4 @@ def test_a_disk_that_is_full_is_in_every_receipt(
             dict.fromkeys(names, ActKind.ROLLBACK), Conduct(overrides=("immunity",)))
     assert not (store.parent / "x").exists()
     found = journal.read().receipts
-    assert [(receipt.outcome, receipt.requests[0]["response_code"]) for receipt in found] == [("not_sent", None)] * 3
+    assert [(receipt.outcome, receipt.requests[0].response_code) for receipt in found] == [("not_sent", None)] * 3

@@ -17,7 +17,8 @@ from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
@@ -67,7 +68,7 @@ def test_a_further_request_is_known_after_a_crash(tmp_path: Path) -> None:
     receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": "0A"})
     journal.go_on(receipt)
     (found,) = journal.read().receipts
-    assert [one["request"] for one in found.requests] == ["RESUME_CHECK_HALF_MESSAGE"]
+    assert [one.request for one in found.requests] == ["RESUME_CHECK_HALF_MESSAGE"]
     assert found.outcome == "unknown"
 
 
@@ -205,11 +206,11 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_later_looks_are_kept_and_change_no_outcome(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "r.jsonl")
     (receipt,) = written(journal.path, 1)
-    look = {"rechecked_time_ms": 1, "who": "w", "standing": "stands", "standing_reason": "r"}
+    look = Recheck(1, "w", StandingWord.STANDS, "r")
     journal.recheck(receipt.receipt_id, look)
     (found,) = journal.read().receipts
     assert found.outcome == "unknown"
-    assert [look["standing"] for look in found.rechecks] == ["stands"]
+    assert found.rechecks == [look]
     assert json.loads(journal.path.read_text().splitlines()[-1])["recheck"]["rechecked_time"].startswith("1970")
 
 

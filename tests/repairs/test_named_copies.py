@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 from rmqtx.readers.store.broker_settings import broker_settings
@@ -29,5 +28,5 @@ def test_a_copy_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
         with closing(store.log()) as log:
             step = Planner([store], "ledger")._step({**row, "advice": "commit", "ledger_row": None}, {store.root: log})
         assert step.half_copy is not None
-        assert asdict(step.half_copy) == situation.half_copy.place()
+        assert step.half_copy == situation.half_copy.place()
         assert step.half_copy.commit_log_offset == named

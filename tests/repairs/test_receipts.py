@@ -13,10 +13,10 @@ from rmqtx.repairs.receipts import receipts
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.repairs.receipts.receipts import (
     RECEIPTS,
     Receipt,
-    answered,
     is_receipt_id,
     new_receipt_id,
     receipt_of,
@@ -31,10 +31,10 @@ def whole() -> Receipt:
     receipt = Receipt(
         ActKind.COMMIT, "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
         overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
-        named_copy={**PLACE, "length_bytes": 300, "body_crc": 5}, witnesses_before=[{"kind": "half_copy", **PLACE}],
+        named_copy=RecordPlace("broker-a@h:1", 0, 17, 4711, 300, 5), witnesses_before=[{"kind": "half_copy", **PLACE}],
     )  # fmt: skip
     entry = receipt.asked("END_TRANSACTION", {"commitOrRollback": 8, "fromTransactionCheck": True, "topic": None})
-    answered(entry, 0, None)
+    entry.answered(0, None)
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
     receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
     receipt.outcome, receipt.notes, receipt.saved_message = ActOutcome.PROVED, ["a note"], "/x.json"
@@ -72,7 +72,7 @@ def test_fields_that_say_who_may_ask_are_not_kept(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "r.jsonl")
     journal.begin(receipt)
     journal.end(receipt)
-    assert receipt.requests[0]["fields"] == {"producerGroup": "shop"}
+    assert receipt.requests[0].fields == {"producerGroup": "shop"}
     assert b"hunter2" not in journal.path.read_bytes()
     assert "hunter2" not in repr(receipt)
 
@@ -103,3 +103,14 @@ def test_what_is_no_receipt_is_refused(change: dict[str, object]) -> None:
 
 def test_a_word_of_a_later_version_is_left_out() -> None:
     assert receipt_of({**whole().row(), "colour": "green"}) is not None
+
+
+def test_what_a_line_may_lack_or_hold_as_null_is_no_reason_to_lose_its_receipt() -> None:
+    values = whole().row()
+    values["requests"] = [{"request": "END_TRANSACTION", "fields": None}, None]
+    (request,) = receipt_of(values).requests
+    assert (request.request, request.fields, request.response_code) == ("END_TRANSACTION", {}, None)
+    place = {name: value for name, value in values["named_copy"].items() if name != "body_crc"}
+    named = receipt_of({**values, "named_copy": place, "rechecks": 7}).named_copy
+    assert named is not None
+    assert (named.length_bytes, named.body_crc) == (300, None)
