@@ -29,6 +29,7 @@ from rmqtx.readers.model.errors import (
 from rmqtx.readers.model.own_process import begin_own_process
 from rmqtx.remoting.protocol.errors import Refused, RemotingError
 from rmqtx.repairs.changes.interruption import Interrupted
+from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
@@ -169,8 +170,7 @@ def _commands() -> Any:
     return typer.main.get_command(app)
 
 
-#: The actions for which `rmqtx plan` selects transactions, and its options to select them.
-_PLANNED = ("commit", "rollback", "discard", "resume", "close")
+#: The options with which `rmqtx plan` selects transactions.
 _OF_PLANS = ("--all", "--where", "--topic", "--older-than", "--limit")
 
 
@@ -182,7 +182,7 @@ def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
         return f"{error.format_message().rstrip('.')} - options go after the command: rmqtx {command} {before[0]}"
     action = arguments[0] if arguments else ""
     option = getattr(error, "option_name", None)
-    if option in _OF_PLANS and action in _PLANNED:
+    if option in _OF_PLANS and action in PLANNED:
         return f"No such option: {option} - for many transactions: rmqtx plan {action} {option}"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.remoting.protocol.answers import Answer
@@ -24,10 +23,12 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")
@@ -51,14 +52,14 @@ def checked_acts(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -
     return acts
 
 
-def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _by_id(rows: Sequence[Transaction]) -> dict[str, Transaction]:
     """The rows by their id.
 
     Raises: BadRequest where several transactions have one id: an act must name one of them, and only ids name them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Transaction] = {}
     for row in rows:
-        name = row["transaction_id"]
+        name = row.transaction_id
         if name in found:
             raise BadRequest(
                 f"several transactions have the id {name}", advice="rmqtx cannot act on one of them alone"
@@ -71,7 +72,7 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
     """Choose the copy that the act names, and apply the guards."""
     request, situation = act.order.request, act.situation
     queue_offset = request.queue_offset
-    if queue_offset is None and request.action == "close" and not is_in_rocksdb(situation.half_copy):
+    if queue_offset is None and request.action == ActKind.CLOSE and not is_in_rocksdb(situation.half_copy):
         # A copy that an op message settles is closed already.
         queue_offset = max(medium.open_copies(situation), default=None)
     if queue_offset is not None:
@@ -87,9 +88,9 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
 
 
 def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
-    if request.action == "resume":
+    if request.action == ActKind.RESUME:
         return situation.discard_copy or situation.half_copy
-    if request.action == "commit":
+    if request.action == ActKind.COMMIT:
         return situation.named or situation.discard_copy
     return situation.named
 
@@ -171,7 +172,7 @@ def _wait_for_decisions(
 ) -> int:
     """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds."""
     needed_ms = max(act.situation.conditions.settle_ms for act in acts)
-    if all(act.order.request.action == "close" for act in acts) or "decision-in-flight" in conduct.overrides:
+    if all(act.order.request.action == ActKind.CLOSE for act in acts) or "decision-in-flight" in conduct.overrides:
         needed_ms = 0
     if conduct.settle_ms is not None:
         needed_ms = conduct.settle_ms
@@ -220,18 +221,18 @@ def _act(act: CheckedAct, medium: Medium, journal: Journal, conduct: Conduct) ->
     receipt = act.begin(conduct)
     action = act.order.request.action
     assert act.named is not None
-    if action == "discard":
+    if action == ActKind.DISCARD:
         receipt.saved_message = str(save_message(act.named.raw, receipt.receipt_id, journal.directory))
     journal.begin(receipt)
     try:
-        if action == "resume":
+        if action == ActKind.RESUME:
             answer = medium.resume(act.named, receipt)
-        elif action == "discard":
+        elif action == ActKind.DISCARD:
             answer = medium.discard(act.named, act.situation, receipt)
-        elif action == "commit" and act.situation.named is None:
+        elif action == ActKind.COMMIT and act.situation.named is None:
             answer = _commit_by_resume(act, medium, journal, receipt)
         else:
-            decision = COMMIT if action == "commit" else ROLLBACK
+            decision = COMMIT if action == ActKind.COMMIT else ROLLBACK
             answer = medium.decide(act.named, act.situation, decision, receipt)
     except Unreachable as error:
         return _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error}")
@@ -298,7 +299,7 @@ def _commit_by_resume(act: CheckedAct, medium: Medium, journal: Journal, receipt
     while time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
         rows = medium.look([act.order.transaction_id])
-        if rows and len(rows[0]["half_copies"]) > len(act.situation.row["half_copies"]):
+        if rows and len(rows[0].half_copies) > len(act.situation.transaction.half_copies):
             situation = medium.situations(rows, settled_ms=0)[0]
             if situation.half_copy is not None:
                 act.situation, act.named = situation, situation.half_copy

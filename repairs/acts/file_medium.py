@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import RmqtxError, SourceError
@@ -32,8 +31,8 @@ from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
 from rmqtx.repairs.changes.destinations import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
-from rmqtx.repairs.receipts.receipts import APPEND, Receipt, answered
-from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.receipts import APPEND, Receipt, Request
 from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from rmqtx.repairs.records.record_writer import (
@@ -52,6 +51,7 @@ from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.transaction import Copy, Transaction
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
 #: Records as people read them, by their names in receipts.
@@ -83,9 +83,9 @@ class FileMedium:
         #: Lines for people about the planned acts, for the undo file.
         self._about: list[str] = []
         self._receipts: list[str] = []
-        self._entries: list[dict[str, Any]] = []
-        #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
-        self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
+        self._entries: list[Request] = []
+        #: Half copies that a resume of this run makes: the copy as transactions have it, and the record.
+        self._new_halves: dict[str, list[tuple[Copy, NamedRecord]]] = {}
         self.is_untouched = True
         self._findings: list[Finding] = []
         self._hidden: tuple[Store, frozenset[str]] | None = None
@@ -115,37 +115,37 @@ class FileMedium:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
         """See `Medium`."""
         self._store = self._opened(self._root, self._directories)
         # Queues and index lead only to the records that they list; only the whole log shows what contradicts them.
         reading = lookup([self._store], self._settings_of, transaction_ids, scan=True)
-        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        found = [Transaction.of(row) for row in reading.table().to_pylist()]
         self._findings = reading.findings
-        for row in rows:
-            row["half_copies"] = [*row["half_copies"], *(entry for entry, _ in self._planned(row))]
-        return rows
+        return [
+            replace(one, half_copies=(*one.half_copies, *(copy for copy, _ in self._planned(one)))) for one in found
+        ]
 
-    def _planned(self, row: Mapping[str, Any]) -> list[tuple[dict[str, Any], NamedRecord]]:
+    def _planned(self, transaction: Transaction) -> list[tuple[Copy, NamedRecord]]:
         """Half copies of a transaction that are planned and not written yet."""
-        return [] if not self.is_untouched else self._new_halves.get(str(row["transaction_id"]), [])
+        return [] if not self.is_untouched else self._new_halves.get(transaction.transaction_id, [])
 
-    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
+    def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
         """See `Medium`. There is nothing to wait for."""
         return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows, self._findings)]
 
     def _completed(self, situation: Situation) -> Situation:
         """A situation, completed with the facts that follow from the broker being stopped."""
-        for _, record in self._planned(situation.row):
+        for _, record in self._planned(situation.transaction):
             situation = replace(situation, half_copy=record, named=record)
         refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
         named = situation.named
         if named is not None and self._readable_copy(named, situation) is None:
-            refused.setdefault("commit", "no half copy of it has a body that consumers can decompress")
+            refused.setdefault(ActKind.COMMIT, "no half copy of it has a body that consumers can decompress")
         if named is not None and self._dispatches_itself:
             why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
-                refused.setdefault("commit", why)
+                refused.setdefault(ActKind.COMMIT, why)
         has_ops = named is None or named.topic == HALF_TOPIC
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
@@ -174,9 +174,9 @@ class FileMedium:
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
-        copies = [copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset]
-        row = {**situation.row, "half_copies": copies}
-        return file_situations([self._store], self._settings_of, [row])[0].half_copy
+        copies = tuple(copy for copy in situation.transaction.half_copies if copy.queue_offset == queue_offset)
+        asked = replace(situation.transaction, half_copies=copies)
+        return file_situations([self._store], self._settings_of, [asked])[0].half_copy
 
     def wait(self, wait_ms: int) -> None:
         """See `Medium`. Nothing to wait for: no other process may change the store."""
@@ -216,7 +216,7 @@ class FileMedium:
             source = self._readable_copy(named, situation, receipt) or named
             final = (
                 rocksdb_final_of(
-                    source.raw, self._rules, checks_in_table(situation.row, named.commit_log_offset)
+                    source.raw, self._rules, checks_in_table(situation.transaction, named.commit_log_offset)
                 )
                 if is_in_rocksdb(named)
                 else final_of(source.raw, self._rules)
@@ -258,11 +258,8 @@ class FileMedium:
         make = rocksdb_half_of if is_in_rocksdb(named) else half_copy_of
         placed = self._append("half copy", make(named.raw), receipt)
         record = named_record(block_of(placed.record), named.store)
-        entry = {
-            "store": record.store, "queue_id": record.queue_id, "queue_offset": record.queue_offset,
-            "commit_log_offset": record.commit_log_offset, "store_time_ms": _now_ms(), "checks_count": 0,
-        }  # fmt: skip
-        self._new_halves.setdefault(receipt.acted_on, []).append((entry, record))
+        copy = Copy(record.store, record.queue_id, record.queue_offset, record.commit_log_offset, _now_ms(), 0)
+        self._new_halves.setdefault(receipt.acted_on, []).append((copy, record))
         return Answer(ResponseCode.SUCCESS, None)
 
     def _readable_copy(
@@ -275,7 +272,7 @@ class FileMedium:
         """
         if has_readable_body(named.raw):
             return named
-        older = {int(copy["queue_offset"]) for copy in situation.row["half_copies"]} - {named.queue_offset}
+        older = {copy.queue_offset for copy in situation.transaction.half_copies} - {named.queue_offset}
         for queue_offset in sorted((one for one in older if one < named.queue_offset), reverse=True):
             record = self.record(situation, queue_offset)
             if record is not None and has_readable_body(record.raw):
@@ -308,10 +305,10 @@ class FileMedium:
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`: the copies that the check will still reach, by its cursors."""
-        row, cursors = situation.row, check_cursors(self._store)
-        queue_id = newest_first(row["half_copies"])[0]["queue_id"] if row["half_copies"] else 0
+        transaction, cursors = situation.transaction, check_cursors(self._store)
+        queue_id = 0 if transaction.newest_half is None else transaction.newest_half.queue_id
         begin, op_begin = ((known or {}).get(queue_id, 0) for known in (cursors.half, cursors.op))
-        return [number for number in copies_without_op(row, op_begin, queue_id=queue_id) if number >= begin]
+        return [number for number in transaction.copies_without_op(op_begin, queue_id=queue_id) if number >= begin]
 
     def _append(self, what: str, draft: RecordDraft, receipt: Receipt) -> Placed:
         """Plan a record, and record its place in the receipt."""
@@ -353,7 +350,7 @@ class FileMedium:
             raise
         self.is_untouched = False
         for entry in self._entries:
-            answered(entry, ResponseCode.SUCCESS, "written")
+            entry.answered(ResponseCode.SUCCESS, "written")
         return {source: self._root}
 
 

@@ -23,7 +23,7 @@ from rmqtx.readers.store.store import (
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
 from rmqtx.repairs.changes.in_progress_mark import require_nothing_begun
-from rmqtx.repairs.receipts.plan_file import ACTIONS
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.repairs.records.prepared_records import commit_record_of
 from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, property_values
 
@@ -137,18 +137,18 @@ def unwritable(
     try:
         if named.is_prepared:
             why = _no_commit_record(commit_record_of(named.raw), topics)
-            return {} if why is None else {"commit": why}
+            return {} if why is None else {ActKind.COMMIT: why}
         topic = draft_of(named.raw).topic
         if topic == ROCKSDB_HALF_TOPIC and conf.get("transRocksDBEnable") == "false":
             return dict.fromkeys(
-                ACTIONS, "its half is in RocksDB, and with transRocksDBEnable=false the broker does not open that table"
+                PLANNED, "its half is in RocksDB, and with transRocksDBEnable=false the broker does not open that table"
             )
         if topic not in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC):
-            return dict.fromkeys(ACTIONS, f"its half message is delayed: the remaining copy is in {topic}")
+            return dict.fromkeys(PLANNED, f"its half message is delayed: the remaining copy is in {topic}")
         why = _no_final(named.raw, rules, topics)
     except (FormatError, UnicodeDecodeError) as error:
-        return dict.fromkeys(("commit", "discard", "resume"), str(error))
-    return {} if why is None else {"commit": why}
+        return dict.fromkeys((ActKind.COMMIT, ActKind.DISCARD, ActKind.RESUME), str(error))
+    return {} if why is None else {ActKind.COMMIT: why}
 
 
 def _no_final(raw: bytes, rules: WritingRules, topics: Mapping[str, Any]) -> str | None:

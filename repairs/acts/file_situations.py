@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.model.findings import Finding
@@ -15,15 +14,16 @@ from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.neighbourhood import contradictions
 from rmqtx.repairs.acts.situation import ActConditions, Situation
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
+from rmqtx.verdicts.model.transaction import Transaction
 
 
 def file_situations(
-    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[dict[str, Any]],
+    stores: Sequence[Store], settings_of: SettingsOf, rows: Iterable[Transaction],
     findings: Sequence[Finding] | None = None,
 ) -> list[Situation]:
     """Return the situations of some transactions from files alone.
 
-    `rows`: rows of TRANSACTIONS. `findings`: those of the reading that gave the rows; if given, each row's records are
+    `rows`: the transactions. `findings`: those of the reading that gave them; if given, each one's records are
     also compared with queues and index, and contradictions are listed. Connected producers and decisions under way in
     a broker are unknown here, and the guards of a plan do not use them.
     Order: that of the rows.
@@ -38,8 +38,9 @@ def file_situations(
         return [
             replace(situation, conditions=replace(situation.conditions, contradictions=tuple(
                 line for store in stores
-                for line in contradictions(store, logs[store.root], indexes[store.root], situation.row_in(store.root),
-                                           findings, is_prepared=situation.is_prepared)
+                for line in contradictions(store, logs[store.root], indexes[store.root],
+                                           situation.transaction.in_store(store.root), findings,
+                                           is_prepared=situation.is_prepared)
             )))
             for situation in situations
         ]  # fmt: skip
@@ -61,7 +62,9 @@ def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
     )  # fmt: skip
 
 
-def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], conditions: dict[str, ActConditions]) -> Situation:
-    half, discard = newest_records(row, reader_of(logs))
-    root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
-    return Situation(row, half, discard, half, conditions[root])
+def _situation(
+    transaction: Transaction, logs: dict[str, SegmentedLog], conditions: dict[str, ActConditions]
+) -> Situation:
+    half, discard = newest_records(transaction, reader_of(logs))
+    root = next((record.store for record in (half, discard) if record is not None), str(transaction.store))
+    return Situation(transaction, half, discard, half, conditions[root])

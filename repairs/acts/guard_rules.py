@@ -22,12 +22,14 @@ from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 Found = tuple[str, str] | None
@@ -46,7 +48,7 @@ def slave(situation: Situation, _: ActRequest) -> Found:
 
 def rocksdb(situation: Situation, request: ActRequest) -> Found:
     """Its half is in RocksDB, and only the broker's table, which was not read, shows whether it is still checked."""
-    if request.action != "resume" or not _is_open_or_dropped(situation):
+    if request.action != ActKind.RESUME or not _is_open_or_dropped(situation):
         return None
     return (
         "no decision of it is recorded, and the broker may still check it "
@@ -62,7 +64,7 @@ def _decide(situation: Situation) -> str:
 
 def _is_open_or_dropped(situation: Situation) -> bool:
     """Whether the only unknown is whether the broker's table still has its half."""
-    return bool(situation.row["reason_code"] == _OPEN_OR_DROPPED)
+    return situation.transaction.reason_code == _OPEN_OR_DROPPED
 
 
 def prepared_record(situation: Situation, request: ActRequest) -> Found:
@@ -72,12 +74,12 @@ def prepared_record(situation: Situation, request: ActRequest) -> Found:
         return None
     what = f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset})"
     identity = situation.transaction_id
-    if request.action == "resume":
+    if request.action == ActKind.RESUME:
         return (
             f"{what}: no request makes a broker check a prepared record again",
             f"find out whether its local transaction was committed, then {_decide(situation)}",
         )
-    if request.action == "close":
+    if request.action == ActKind.CLOSE:
         if situation.state == State.PENDING:
             return f"{what}, and it is not decided", _decide(situation)
         return (
@@ -116,7 +118,7 @@ def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
     conditions = situation.conditions
     if situation.state == State.UNDECIDABLE and not _is_open_or_dropped(situation):
         return (
-            f"its outcome is unknown: {situation.row['reason']}",
+            f"its outcome is unknown: {situation.transaction.reason}",
             f"find what is missing first: rmqtx show {situation.transaction_id}",
         )
     if conditions.unread:
@@ -138,66 +140,66 @@ def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
 
 def already_delivered(situation: Situation, request: ActRequest) -> Found:
     """It has a COMMIT record."""
-    finals = situation.row["final_records"]
-    if not finals or request.action == "close":
+    finals = situation.transaction.final_records
+    if not finals or request.action == ActKind.CLOSE:
         return None
     final = finals[-1]
-    where = f"{final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}"
-    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
+    where = f"{final.topic} queue {final.queue_id} at queue offset {final.queue_offset}"
+    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final.commit_log_offset})"
     late = "it is delivered, or will be, and nothing can undo this: inform the owners of its consumers"
-    return why, _close_or_nothing(situation, late if request.action in ("rollback", "discard") else "")
+    return why, _close_or_nothing(situation, late if request.action in (ActKind.ROLLBACK, ActKind.DISCARD) else "")
 
 
 def already_decided(situation: Situation, request: ActRequest) -> Found:
     """An op message or a ROLLBACK record settled it, and it has no COMMIT record."""
-    if situation.state in (State.PENDING, State.UNDECIDABLE) and request.action == "commit":
+    if situation.state in (State.PENDING, State.UNDECIDABLE) and request.action == ActKind.COMMIT:
         return _rolled_back_half(situation) if is_in_rocksdb(situation.half_copy) else None
-    if situation.state != State.ROLLED_BACK or request.action == "close":
+    if situation.state != State.ROLLED_BACK or request.action == ActKind.CLOSE:
         return None
-    mark = situation.row["op_marks"][-1]
+    mark = situation.transaction.op_marks[-1]
     record = (
-        f"ROLLBACK record or op message at commit-log offset {mark['commit_log_offset']}"
-        if mark["half_queue_offset"] is None
-        else f"the op message at queue offset {mark['queue_offset']} settles half copy {mark['half_queue_offset']}"
+        f"ROLLBACK record or op message at commit-log offset {mark.commit_log_offset}"
+        if mark.half_queue_offset is None
+        else f"the op message at queue offset {mark.queue_offset} settles half copy {mark.half_queue_offset}"
     )
     why = f"it is already rolled back: {record}, and there is no COMMIT record"
     late = "it is not delivered; to deliver it, send the message again from the application"
-    return why, _close_or_nothing(situation, late if request.action in ("commit", "resume") else "")
+    return why, _close_or_nothing(situation, late if request.action in (ActKind.COMMIT, ActKind.RESUME) else "")
 
 
 def _rolled_back_half(situation: Situation) -> Found:
     """The transaction has several halves in RocksDB, and another one was rolled back."""
-    marks = offset_marks(situation.row)
+    marks = situation.transaction.offset_marks
     if not marks:
         return None
     return (
-        f"another half message of it was rolled back: op message at commit-log offset {marks[-1]['commit_log_offset']}",
+        f"another half message of it was rolled back: op message at commit-log offset {marks[-1].commit_log_offset}",
         f"roll back the remaining half too: rmqtx rollback {situation.transaction_id}",
     )
 
 
 def _close_or_nothing(situation: Situation, late: str) -> str:
     """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
-    if situation.row["advice"] == Advice.CLOSE:
-        is_asked = situation.row.get("answer_effect") is not None
+    if situation.transaction.advice == Advice.CLOSE:
+        is_asked = situation.transaction.answer_effect is not None
         effect = "the broker will check it again" if is_asked else "the check will still reach a copy of it"
         close = f"{effect}; to stop the check, rmqtx close {situation.transaction_id}"
         return f"{late}; {close}" if late else close
     return late or "nothing to do"
 
 
-def may_deliver_rolled_back(action: str, flags: Sequence[str]) -> bool:
+def may_deliver_rolled_back(action: ActKind, flags: Sequence[str]) -> bool:
     """Whether an action on a transaction with these flags may deliver what was rolled back just before a kill."""
-    return action == "commit" and "may_be_decided" in flags
+    return action == ActKind.COMMIT and "may_be_decided" in flags
 
 
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
-    if not may_deliver_rolled_back(request.action, situation.row["flags"]):
+    if not may_deliver_rolled_back(request.action, situation.transaction.flags):
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
-    commands = {"wait": "start the broker", "resume": f"rmqtx resume {situation.transaction_id}"}
-    asks = commands.get(situation.row["advice"])
+    commands = {Advice.WAIT: "start the broker", Advice.RESUME: f"rmqtx resume {situation.transaction_id}"}
+    asks = commands.get(situation.transaction.advice)
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
         f"let the broker check it again ({asks}), or {looked_up}" if asks else
@@ -207,22 +209,22 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
 
 def _is_still_checked(situation: Situation) -> bool:
     """Whether the broker discarded it, and the check will still reach another copy of it."""
-    row = situation.row
-    return situation.state == State.DISCARDED and row["advice"] == Advice.WAIT and "open_after_decision" in row["flags"]
+    asked = situation.transaction
+    return asked.state == State.DISCARDED and asked.advice == Advice.WAIT and OPEN_AGAIN_FLAG in asked.flags
 
 
 def not_open(situation: Situation, request: ActRequest) -> Found:
     """For a close: it is not decided, or is no longer checked. For a discard: it is already discarded."""
     if prepared_record(situation, request) is not None:
         return None
-    if request.action == "close" and situation.row["advice"] != Advice.CLOSE:
+    if request.action == ActKind.CLOSE and situation.transaction.advice != Advice.CLOSE:
         if situation.state == State.PENDING or _is_still_checked(situation) or _is_open_or_dropped(situation):
             return (
                 "it is not decided, and a close would roll it back",
                 f"to roll it back: rmqtx rollback {situation.transaction_id}",
             )
         return f"it is {situation.state}, and the check will not reach a copy of it again", "nothing to do"
-    if request.action == "discard" and situation.state == State.DISCARDED:
+    if request.action == ActKind.DISCARD and situation.state == State.DISCARDED:
         return (
             "the broker has already discarded it",
             f"its discard copy is in TRANS_CHECK_MAX_TIME_TOPIC: rmqtx show {situation.transaction_id}",
@@ -233,19 +235,19 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
 def still_open(situation: Situation, request: ActRequest) -> Found:
     """The check will still reach a half copy."""
     is_open = situation.state == State.PENDING or _is_still_checked(situation)
-    if request.action != "resume" or not is_open or "masked" in situation.row["flags"]:
+    if request.action != ActKind.RESUME or not is_open or "masked" in situation.transaction.flags:
         return None
     if prepared_record(situation, request) is not None:
         return None
     place, both = f"half copy {situation.newest_queue_offset}", "with a second copy, both may be committed"
-    if situation.row["advice"] == Advice.DECIDE:  # waiting is useless: no producer is asked
+    if situation.transaction.advice == Advice.DECIDE:  # waiting is useless: no producer is asked
         return f"the check has not passed {place}: {both}", _decide(situation)
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 
 
 def not_a_half(situation: Situation, request: ActRequest) -> Found:
     """No half copy is left that a decision could name."""
-    if situation.half_copy is not None or request.action in ("resume", "commit"):
+    if situation.half_copy is not None or request.action in (ActKind.RESUME, ActKind.COMMIT):
         return None  # a commit without a half copy asks for a new one first
     left = "only its discard copy is left" if situation.discard_copy is not None else "no copy of it can be read"
     return (
@@ -268,7 +270,7 @@ def _resumed(situation: Situation) -> str:
 def number_taken(situation: Situation, request: ActRequest) -> Found:
     """Another half message has, or will have, the slot with its half queue offset; a resume writes no op message."""
     named = situation.named
-    if request.action == "resume" or named is None or "number_taken" not in situation.row["flags"]:
+    if request.action == ActKind.RESUME or named is None or "number_taken" not in situation.transaction.flags:
         return None
     late = (
         "nothing to do: its state does not change"
@@ -288,10 +290,11 @@ def number_shared(situation: Situation, request: ActRequest) -> Found:
     its half message by the commit-log offset; a copy that was put back has a number of its own.
     """
     named = situation.named
-    is_ambiguous = request.action in ("rollback", "discard") and "number_shared" in situation.row["flags"]
-    if named is None or not is_ambiguous or len(situation.row["half_copies"]) > 1:
+    flags = situation.transaction.flags
+    is_ambiguous = request.action in (ActKind.ROLLBACK, ActKind.DISCARD) and "number_shared" in flags
+    if named is None or not is_ambiguous or len(situation.transaction.half_copies) > 1:
         return None
-    if "number_taken" in situation.row["flags"]:
+    if "number_taken" in flags:
         return None  # refused for that
     decided = f"rmqtx {request.action} {situation.transaction_id} -n HOST:PORT"
     return (
@@ -310,15 +313,15 @@ def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     With an op cursor after the end of the op queue, 4.3.0 to 5.5.0 deliver the message, and check or discard its
     transaction once more. So do 4.9.7 to 5.5.0 with a filler at the end of the op queue.
     """
-    hidden = HALF_TOPIC if request.action == "resume" else OP_TOPIC
+    hidden = HALF_TOPIC if request.action == ActKind.RESUME else OP_TOPIC
     if hidden in situation.conditions.hides_new:
-        record = "half copy" if request.action == "resume" else "op message"
+        record = "half copy" if request.action == ActKind.RESUME else "op message"
         return (
             f"slots of {hidden} lead to no record, so the check does not read the {record} of this {request.action}",
             f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW",
         )
     unread = situation.conditions.unread_op
-    if unread is not None and request.action != "resume":
+    if unread is not None and request.action != ActKind.RESUME:
         cursor, number = unread
         return (
             f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
@@ -348,10 +351,10 @@ def younger_copy(situation: Situation, request: ActRequest) -> Found:
 def producer_connected(situation: Situation, request: ActRequest) -> Found:
     """A producer of the group is connected."""
     producers = situation.conditions.producers
-    if not producers or request.action in ("resume", "close"):
+    if not producers or request.action in (ActKind.RESUME, ActKind.CLOSE):
         return None
     if are_proxies(producers):
-        is_shared = situation.group == situation.row["topic"] and is_of_grpc_client(situation.transaction_id)
+        is_shared = situation.group == situation.transaction.topic and is_of_grpc_client(situation.transaction_id)
         return behind_proxy(situation.group, producers, is_shared=is_shared)
     return (
         f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
@@ -393,7 +396,7 @@ def _few(names: Sequence[str]) -> str:
 def decision_in_flight(situation: Situation, request: ActRequest) -> Found:
     """A recent decision may not be visible yet."""
     conditions = situation.conditions
-    if request.action == "close":
+    if request.action == ActKind.CLOSE:
         return None
     if conditions.settled_ms < conditions.settle_ms:
         return (
@@ -428,7 +431,7 @@ def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
 
 def immunity(situation: Situation, request: ActRequest) -> Found:
     """The time during which its producer must not be asked is not over."""
-    if "immune" not in situation.row["flags"] or request.action in ("resume", "close"):
+    if "immune" not in situation.transaction.flags or request.action in (ActKind.RESUME, ActKind.CLOSE):
         return None
     return (
         "its producer set CHECK_IMMUNITY_TIME_IN_SECONDS, and that time is not over: the local transaction may still "
@@ -439,7 +442,7 @@ def immunity(situation: Situation, request: ActRequest) -> Found:
 
 def _resumes(situation: Situation, request: ActRequest) -> bool:
     """Whether a resume is sent: it is requested, or a commit finds no half copy to name."""
-    return request.action == "resume" or (request.action == "commit" and situation.half_copy is None)
+    return request.action == ActKind.RESUME or (request.action == ActKind.COMMIT and situation.half_copy is None)
 
 
 def resume_unanswered(situation: Situation, request: ActRequest) -> Found:
@@ -481,15 +484,15 @@ def resume_compressed(situation: Situation, request: ActRequest) -> Found:
 
 def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     """The check would discard it again without asking the producer."""
-    conditions, born_ms = situation.conditions, situation.row["born_time_ms"]
-    if not _resumes(situation, request) or request.action == "commit" or born_ms is None:
+    conditions, born_ms = situation.conditions, situation.transaction.born_time_ms
+    if not _resumes(situation, request) or request.action == ActKind.COMMIT or born_ms is None:
         return None
     if is_in_rocksdb(situation.half_copy) or situation.is_prepared:  # their checks do not have this rule
         return None
     age_ms, reserved_hours = conditions.now_ms - born_ms, conditions.file_reserved_time_hours
     if not is_expired(age_ms, reserved_time_ms(reserved_hours)):
         return None
-    is_decided = situation.state in (State.COMMITTED, State.ROLLED_BACK)
+    is_decided = situation.transaction.is_decided
     return (
         f"it was born {age_ms / _HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
         "the check would discard it again without asking the producer",

@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,8 +31,8 @@ from rmqtx.repairs.acts.situation import (
     Situation,
     named_record,
 )
-from rmqtx.repairs.receipts.receipts import Receipt, answered
-from rmqtx.repairs.receipts.row_copies import copies_without_op
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -85,30 +84,30 @@ class LiveMedium:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
         """See `Medium`."""
         reading = lookup(list(self._brokers.values()), transaction_ids)
-        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        rows = [Transaction.of(row) for row in reading.table().to_pylist()]
         self._unread = {
             root: tuple(found.line() for found in reading.findings if found.store == root and _matters(found))
             for root in self._brokers
         }
         return rows
 
-    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+    def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
         """See `Medium`."""
-        groups = {row["producer_group"] for row in rows if row["producer_group"] is not None}
+        groups = {row.producer_group for row in rows if row.producer_group is not None}
         others = {group: self._others(group) for group in sorted(groups)}
         behind = {root: self._behind(broker) for root, broker in self._brokers.items()}
         return [self._situation(row, others, behind, settled_ms) for row in rows]
 
     def _situation(
-        self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
+        self, row: Transaction, others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
     ) -> Situation:
         half, discard = newest_records(row, self._read)
-        root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
+        root = next((record.store for record in (half, discard) if record is not None), str(row.store))
         facts = self._facts_of(root)
-        group = str(row["producer_group"])
+        group = str(row.producer_group)
         others_now = others.get(group, Others())
         claims = self._claims.get(root)
         rivals = () if claims is None else claims.rivals.get(group, ())
@@ -129,12 +128,12 @@ class LiveMedium:
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
-        copies = [copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset]
+        copies = [copy for copy in situation.transaction.half_copies if copy.queue_offset == queue_offset]
         return newest_of(copies, self._read)
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`."""
-        return copies_without_op(situation.row)
+        return situation.transaction.copies_without_op()
 
     def wait(self, wait_ms: int) -> None:
         """See `Medium`. Notes group members that are connected at any moment, and brokers without a waiting decision.
@@ -245,7 +244,7 @@ class LiveMedium:
             producer_group=str(situation.group), queue_offset=named.queue_offset,
             commit_log_offset=named.commit_log_offset, decision=decision, transaction_id=situation.transaction_id,
         )
-        answered(entry, answer.code, answer.remark)
+        entry.answered(answer.code, answer.remark)
         return answer
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
@@ -260,7 +259,7 @@ class LiveMedium:
         """See `Medium`."""
         entry = receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": named.message_id})
         answer = self._brokers[named.store].resume_check(named.message_id)
-        answered(entry, answer.code, answer.remark)
+        entry.answered(answer.code, answer.remark)
         return answer
 
 

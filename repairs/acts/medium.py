@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class Medium(Protocol):
     #: Whether no other process changes the store: then there is no check to wait for.
     is_exclusive: bool
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return fresh rows of TRANSACTIONS for some ids; no row for an id that no record has."""
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
+        """Return some transactions as they are now, by their ids; none for an id that no record has."""
 
-    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+    def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
         """Return the present situations of some rows.
 
         `settled_ms`: how long the command has waited for decisions that were under way.

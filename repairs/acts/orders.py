@@ -72,14 +72,14 @@ class CheckedAct:
 
     def begin(self, conduct: Conduct) -> Receipt:
         """Make its receipt, with the situation as of now."""
-        row = self.situation.row
+        row = self.situation.transaction
         named = self.named or self.situation.named
         self.receipt = Receipt(
             action=self.order.request.action, transaction_id=self.situation.transaction_id,
-            store=named.store if named is not None else str(row["store"]), producer_group=row["producer_group"],
-            topic=row["topic"], keys=row["keys"], reason=self.order.reason, overrides=list(conduct.overrides),
+            store=named.store if named is not None else str(row.store), producer_group=row.producer_group,
+            topic=row.topic, keys=row.keys, reason=self.order.reason, overrides=list(conduct.overrides),
             plan=None if self.order.plan is None else dict(self.order.plan),
-            named_copy=None if named is None else named.place(), state_before=row["state"],
+            named_copy=None if named is None else named.place(), state_before=row.state,
             witnesses_before=witnesses_of(row),
         )  # fmt: skip
         return self.receipt

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
-from rmqtx.repairs.receipts.row_copies import copies_without_op
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {
@@ -44,7 +44,7 @@ class Proof:
 
 
 def proof_of(
-    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any],
+    action: ActKind, named: RecordPlace, before: Transaction, after: Transaction,
     half_cursor: int | None = None, *, is_in_rocksdb: bool = False, is_prepared: bool = False,
 ) -> Proof:
     """Return what the row of a transaction after an act proves.
@@ -57,63 +57,63 @@ def proof_of(
     contradiction = _contradiction(action, named, before, after)
     if contradiction is not None:
         return Proof(Seen.CONTRADICTED, contradiction=contradiction)
-    if action == "resume":
-        if len(after["half_copies"]) > len(before["half_copies"]):
+    if action == ActKind.RESUME:
+        if len(after.half_copies) > len(before.half_copies):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
-    if action == "commit" and not after["final_records"]:
+    if action == ActKind.COMMIT and not after.final_records:
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
     if is_prepared:
-        if action == "commit" or len(after["op_marks"]) > len(before["op_marks"]):
+        if action == ActKind.COMMIT or len(after.op_marks) > len(before.op_marks):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
     if fresh_offset_marks(before, after):
         return Proof(Seen.WHOLE)
     if is_in_rocksdb:
-        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
+        return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named.commit_log_offset} yet")
     left = _open_copies(named, after, half_cursor)
-    if after["state"] == State.UNDECIDABLE and before["state"] != State.UNDECIDABLE:
-        return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after['reason']}")
-    if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
-        lacking = f"no op message with half queue offset {named['queue_offset']} yet"
+    if after.state == State.UNDECIDABLE and before.state != State.UNDECIDABLE:
+        return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after.reason}")
+    if named.queue_offset not in {mark.half_queue_offset for mark in after.op_marks}:
+        lacking = f"no op message with half queue offset {named.queue_offset} yet"
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)
     if left:
-        is_new = left[-1] > named["queue_offset"]
+        is_new = left[-1] > named.queue_offset
         why = "which the check put back meanwhile" if is_new else "which the check will still reach"
         return Proof(Seen.NOT_YET, f"half copy {left[-1]}, {why}, is not closed yet", open_queue_offsets=left)
     return Proof(Seen.WHOLE)
 
 
-def _open_copies(named: Mapping[str, Any], after: Mapping[str, Any], half_cursor: int | None) -> tuple[int, ...]:
+def _open_copies(named: RecordPlace, after: Transaction, half_cursor: int | None) -> tuple[int, ...]:
     """The other half copies that the check will reach, ascending; the newest one counts always."""
-    copies = [copy["queue_offset"] for copy in after["half_copies"] if copy["store"] == named["store"]]
-    newest = max(copies, default=named["queue_offset"])
+    copies = [copy.queue_offset for copy in after.half_copies if copy.store == named.store]
+    newest = max(copies, default=named.queue_offset)
     return tuple(
-        copy for copy in copies_without_op(after, store=named["store"])
-        if (copy == newest and copy > named["queue_offset"])
-        or (half_cursor is not None and copy >= half_cursor and copy != named["queue_offset"])
+        copy for copy in after.copies_without_op(store=named.store)
+        if (copy == newest and copy > named.queue_offset)
+        or (half_cursor is not None and copy >= half_cursor and copy != named.queue_offset)
     )
 
 
 def _contradiction(
-    action: str, named: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+    action: ActKind, named: RecordPlace, before: Transaction, after: Transaction
 ) -> str | None:
-    fresh = set(after["flags"]) - set(before["flags"])
+    fresh = set(after.flags) - set(before.flags)
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
             return sentence
-    more = len(after["final_records"]) > len(before["final_records"])
-    if more and action in ("rollback", "discard", "close"):
-        final = after["final_records"][-1]
+    more = len(after.final_records) > len(before.final_records)
+    if more and action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
+        final = after.final_records[-1]
         return (
-            f"a COMMIT record appeared at commit-log offset {final['commit_log_offset']}: another client committed the "
+            f"a COMMIT record appeared at commit-log offset {final.commit_log_offset}: another client committed the "
             "transaction, and consumers get the message"
         )
-    if action == "commit" and "conflict" in fresh:
-        if any(mark["half_queue_offset"] is None for mark in after["op_marks"]):
+    if action == ActKind.COMMIT and "conflict" in fresh:
+        if any(mark.half_queue_offset is None for mark in after.op_marks):
             return "there is a ROLLBACK record too: its producer rolled it back, and consumers get the message"
         return (
-            f"a second op message settles half copy {named['queue_offset']}, and there is no second COMMIT record: its "
+            f"a second op message settles half copy {named.queue_offset}, and there is no second COMMIT record: its "
             "producer rolled it back, and consumers get the message"
         )
     return None

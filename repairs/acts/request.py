@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmqtx.repairs.receipts.act_kind import ActKind
+
 
 @dataclass(frozen=True, slots=True)
 class ActRequest:
@@ -12,11 +14,11 @@ class ActRequest:
     `group`: refuse a transaction of another producer group. `queue_offset`: name this half copy, not the newest.
     """
 
-    action: str
+    action: ActKind
     group: str | None = None
     queue_offset: int | None = None
 
     @property
     def decides(self) -> bool:
         """Whether the action sends a decision on a half copy first."""
-        return self.action != "resume"
+        return self.action != ActKind.RESUME

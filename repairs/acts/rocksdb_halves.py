@@ -6,15 +6,13 @@ names the newest half of the transaction that no op message settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from rmqtx.readers.log.offset_marks import TRANS_OFFSET
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.records.record_writer import draft_of, property_values
-
-Row = Mapping[str, Any]
+from rmqtx.verdicts.model.transaction import Copy, OpMark, Transaction
 
 
 def is_in_rocksdb(record: NamedRecord | None) -> bool:
@@ -22,27 +20,22 @@ def is_in_rocksdb(record: NamedRecord | None) -> bool:
     return record is not None and record.topic == ROCKSDB_HALF_TOPIC
 
 
-def offset_marks(row: Row) -> list[Mapping[str, Any]]:
-    """The op marks of a transaction that name a commit-log offset and no half queue offset."""
-    return [mark for mark in row["op_marks"] if mark["half_queue_offset"] is None]
-
-
-def fresh_offset_marks(before: Row, after: Row) -> list[Mapping[str, Any]]:
+def fresh_offset_marks(before: Transaction, after: Transaction) -> list[OpMark]:
     """The offset marks that are new since an act."""
-    known = {mark["commit_log_offset"] for mark in offset_marks(before)}
-    return [mark for mark in offset_marks(after) if mark["commit_log_offset"] not in known]
+    known = {mark.commit_log_offset for mark in before.offset_marks}
+    return [mark for mark in after.offset_marks if mark.commit_log_offset not in known]
 
 
-def copies_left(row: Row, record_at: Callable[[str, int], bytes | None]) -> list[dict[str, Any]]:
+def copies_left(row: Transaction, record_at: Callable[[str, int], bytes | None]) -> list[Copy]:
     """The half copies of a transaction that no op message settles by their offset.
 
     `record_at`: returns the record of a store at a commit-log offset, None where it cannot be read.
     """
-    ended = {(mark["store"], offset) for mark in offset_marks(row) for offset in _ended_by(mark, record_at)}
-    return [copy for copy in row["half_copies"] if (copy["store"], copy["commit_log_offset"]) not in ended]
+    ended = {(mark.store, offset) for mark in row.offset_marks for offset in _ended_by(mark, record_at)}
+    return [copy for copy in row.half_copies if (copy.store, copy.commit_log_offset) not in ended]
 
 
-def _ended_by(mark: Mapping[str, Any], record_at: Callable[[str, int], bytes | None]) -> Iterable[int]:
-    raw = record_at(mark["store"], mark["commit_log_offset"])
+def _ended_by(mark: OpMark, record_at: Callable[[str, int], bytes | None]) -> Iterable[int]:
+    raw = record_at(mark.store, mark.commit_log_offset)
     text = property_values(draft_of(raw).properties).get(TRANS_OFFSET.encode(), b"") if raw else b""
     return [int(text)] if text.isdigit() else []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
-from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
@@ -43,10 +43,11 @@ class NamedRecord:
         """Whether, as a half copy, it is a prepared record (before 4.3), which is stored under its real topic."""
         return self.topic not in _HALF_TOPICS
 
-    def place(self) -> dict[str, Any]:
-        """Its fields as in plans and receipts (RECORD_NAMED)."""
-        names = ("store", "queue_id", "queue_offset", "commit_log_offset", "length_bytes", "body_crc")
-        return {name: getattr(self, name) for name in names}
+    def place(self) -> RecordPlace:
+        """Its place, as in plans and receipts."""
+        return RecordPlace(
+            self.store, self.queue_id, self.queue_offset, self.commit_log_offset, self.length_bytes, self.body_crc
+        )
 
 
 def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
@@ -109,11 +110,11 @@ class ActConditions:
 class Situation:
     """One transaction, its newest records, and the conditions of an act on it.
 
-    Shape: `row` is of TRANSACTIONS. `half_copy` is the newest half copy that can still be read, `discard_copy` the
+    Shape: `half_copy` is the newest half copy that can still be read, `discard_copy` the
            newest discard copy; `named` is the half copy that a decision would name.
     """
 
-    row: Mapping[str, Any]
+    transaction: Transaction
     half_copy: NamedRecord | None
     discard_copy: NamedRecord | None
     named: NamedRecord | None
@@ -122,39 +123,30 @@ class Situation:
     @property
     def transaction_id(self) -> str:
         """Its id."""
-        return str(self.row["transaction_id"])
+        return self.transaction.transaction_id
 
     @property
     def store(self) -> str:
         """The store of its row."""
-        return str(self.row["store"])
+        return str(self.transaction.store)
 
     @property
     def state(self) -> State:
         """Its state."""
-        return State(self.row["state"])
+        return self.transaction.state
 
     @property
     def group(self) -> str | None:
         """The producer group that a decision must name."""
-        group: str | None = self.row["producer_group"]
-        return group
+        return self.transaction.producer_group
 
     @property
     def is_prepared(self) -> bool:
         """Whether its half copy is a prepared record (before 4.3)."""
         return self.half_copy is not None and self.half_copy.is_prepared
 
-    def row_in(self, store: str) -> dict[str, Any]:
-        """Its row with only the records of one store."""
-        return {
-            name: [entry for entry in value if entry["store"] == store]
-            if isinstance(value, list) and name not in ("flags", "causes") else value
-            for name, value in self.row.items()
-        }
-
     @property
     def newest_queue_offset(self) -> int | None:
         """Half queue offset of its newest half copy, whether or not it can be read."""
-        newest = newest_first(self.row["half_copies"])
-        return int(newest[0]["queue_offset"]) if newest else None
+        newest = self.transaction.newest_half
+        return None if newest is None else newest.queue_offset

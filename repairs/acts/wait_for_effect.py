@@ -19,6 +19,7 @@ from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -77,22 +78,23 @@ class _Watch:
         self._problem = None
         try:
             cursors = medium.check_cursors()  # read first: a round writes its put-backs before it moves the cursor
-            rows = {row["transaction_id"]: row for row in medium.look([d.order.transaction_id for d in self._acts])}
+            rows = {row.transaction_id: row for row in medium.look([d.order.transaction_id for d in self._acts])}
             for act in self._acts:
                 row = rows.get(act.order.transaction_id)
                 if row is None or act.named is None:
                     continue
                 act.proof = proof_of(
-                    act.order.request.action, act.named.place(), act.situation.row, row, cursors.get(act.named.store),
-                    is_in_rocksdb=is_in_rocksdb(act.named),
+                    act.order.request.action, act.named.place(), act.situation.transaction, row,
+                    cursors.get(act.named.store), is_in_rocksdb=is_in_rocksdb(act.named),
                     is_prepared=act.named.is_prepared,
                 )
                 receipt = act.begun()
-                receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
+                receipt.state_after, receipt.flags_after = row.state, list(row.flags)
                 receipt.witnesses_after = witnesses_of(row)
                 for left in act.proof.open_queue_offsets:
                     if left not in act.closed:
-                        copies = replace(act.situation, row={**act.situation.row, "half_copies": row["half_copies"]})
+                        now = replace(act.situation.transaction, half_copies=row.half_copies)
+                        copies = replace(act.situation, transaction=now)
                         self._close(act, left, medium.record(copies, left))
                 self._update_finality(act, cursors)
         except RemotingError as error:
@@ -114,7 +116,7 @@ class _Watch:
         )
         is_past = cursors.get(act.named.store, -1) > newest
         is_quiet = now - max(act.whole_since, self._busy_until) >= _QUIET_SECONDS
-        is_lasting = act.order.request.action == "resume" or act.named.is_prepared  # no check puts these back
+        is_lasting = act.order.request.action == ActKind.RESUME or act.named.is_prepared  # no check puts these back
         act.is_effect_final = is_lasting or is_past or is_quiet or self._medium.is_exclusive
 
     def _watch_tail(self, seconds: float) -> None:
@@ -160,7 +162,7 @@ class _Watch:
             receipt.outcome = ActOutcome.CONTRADICTED
             receipt.notes.append(str(proof.contradiction))
         elif proof.seen is Seen.WHOLE:
-            receipt.outcome = ActOutcome.ACCEPTED if act.order.request.action == "resume" else ActOutcome.PROVED
+            receipt.outcome = ActOutcome.ACCEPTED if act.order.request.action == ActKind.RESUME else ActOutcome.PROVED
             receipt.notes += _remarks(act)
         else:
             if receipt.outcome == ActOutcome.ACCEPTED:
@@ -174,7 +176,7 @@ class _Watch:
 
 def _remarks(act: CheckedAct) -> list[str]:
     """Further notes on an effect that was seen."""
-    if act.order.request.action == "resume":
+    if act.order.request.action == ActKind.RESUME:
         state = act.begun().state_after
         became = [f"during the watch its state became {state}"] if state != State.PENDING else []
         # The guard was overridden: the next round discards it, unless the reservation is raised before.
@@ -198,6 +200,6 @@ def _is_contradicted(act: CheckedAct) -> bool:
 def _is_decided(act: CheckedAct) -> bool:
     """Whether a rollback of a newer copy can only close it: for a commit, the broker must have accepted it."""
     action = act.order.request.action
-    if action == "resume" or act.named is None:
+    if action == ActKind.RESUME or act.named is None:
         return False
-    return action != "commit" or act.begun().outcome == ActOutcome.ACCEPTED
+    return action != ActKind.COMMIT or act.begun().outcome == ActOutcome.ACCEPTED

@@ -12,7 +12,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,10 @@ from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
-from rmqtx.repairs.acts.rocksdb_halves import offset_marks
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
-from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace
+from rmqtx.verdicts.model.transaction import Transaction, Witness
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
 KEY_PREFIX = "rmqtx-probe-"
@@ -56,7 +57,7 @@ class _Interrupted(Exception):
     pass
 
 
-Look = Callable[[Sequence[str]], list[dict[str, Any]]]
+Look = Callable[[Sequence[str]], list[Transaction]]
 
 
 @dataclass(slots=True)
@@ -66,8 +67,8 @@ class _Transaction:
     scenario: str
     key: str
     newest: tuple[int, int] | None = None
-    before: dict[str, Any] | None = None
-    decided: str | None = None
+    before: Transaction | None = None
+    decided: ActKind | None = None
     decided_at: tuple[int, int] | None = None
     is_over: bool = False
 
@@ -75,8 +76,8 @@ class _Transaction:
 class Canary:
     """One run at one broker.
 
-    `look`: returns fresh rows of TRANSACTIONS for some ids. `interrupted`: set to end the run early. `note`: takes
-    progress lines.
+    `look`: returns some transactions as they are now, by their ids. `interrupted`: set to end the run early.
+    `note`: takes progress lines.
     """
 
     def __init__(
@@ -119,14 +120,14 @@ class Canary:
         begun = {}
         if "check" in plan:
             begun["check"] = self._store(membership, "check")
-        for scenario in ("commit", "rollback"):
+        for scenario in ActKind.COMMIT, ActKind.ROLLBACK:
             if scenario in plan:
                 transaction = begun[scenario] = self._store(membership, scenario)
                 self._decide(transaction, scenario)
                 self._prove(transaction)
         if "check" in plan:
             self._await_check(begun["check"])
-            self._decide(begun["check"], "commit")
+            self._decide(begun["check"], ActKind.COMMIT)
             self._prove(begun["check"])
         for transaction in begun.values():
             self._prove_end(transaction)
@@ -144,15 +145,15 @@ class Canary:
         sent: Sent = membership.member(self._broker.address).send_half(message)
         transaction.newest = sent.queue_offset, sent.commit_log_offset
 
-        def stored(row: Mapping[str, Any]) -> str | None:
-            places = {(copy["queue_offset"], copy["commit_log_offset"]) for copy in row["half_copies"]}
+        def stored(row: Transaction) -> str | None:
+            places = {(copy.queue_offset, copy.commit_log_offset) for copy in row.half_copies}
             return _place(transaction.newest) if transaction.newest in places else None
 
         transaction.before = self._until(transaction, "store", begun, stored, "the half cannot be read back")
         return transaction
 
     def _await_check(self, transaction: _Transaction) -> None:
-        begun = _Clock(transaction.before["half_store_time_ms"] if transaction.before else None)
+        begun = _Clock(transaction.before.half_store_time_ms if transaction.before else None)
         end = time.monotonic() + (self._allowed["ask"] + self._plan.patience_ms - begun.elapsed_ms) / 1000
         self._note(f"{self._broker.root}: waiting for its check, at most {self._allowed['ask']} ms by its settings")
         while transaction.key not in self._asked:
@@ -166,7 +167,7 @@ class Canary:
         begun.end_ms = check.received_time_ms
         self._step(transaction, "ask", begun, f"check of {_place(transaction.newest)}")
 
-    def _decide(self, transaction: _Transaction, what: str) -> None:
+    def _decide(self, transaction: _Transaction, what: ActKind) -> None:
         begun = _Clock()
         answer = self._end(transaction, what)
         why = f"code {answer.code}: {answer.remark or 'no remark'}"
@@ -174,47 +175,48 @@ class Canary:
         self._step(transaction, "decide", begun, proof, why)
 
     def _prove(self, transaction: _Transaction) -> None:
-        if transaction.decided == "commit":
+        if transaction.decided == ActKind.COMMIT:
 
-            def delivered(row: Mapping[str, Any]) -> str | None:
-                finals = row["final_records"]
+            def delivered(row: Transaction) -> str | None:
+                finals = row.final_records
                 if len(finals) > 1:
                     raise _Missing(f"{transaction.scenario}: {len(finals)} COMMIT records of {transaction.key}")
                 if not finals:
                     return None
-                return f"{finals[0]['topic']} queue {finals[0]['queue_id']} at {_place(_at(finals[0]))}"
+                return f"{finals[0].topic} queue {finals[0].queue_id} at {_place(_at(finals[0]))}"
 
             self._until(transaction, "deliver", _Clock(), delivered, "no COMMIT record")
 
-        def marked(row: Mapping[str, Any]) -> str | None:
+        def marked(row: Transaction) -> str | None:
             assert transaction.decided_at is not None
             named = transaction.decided_at[0]
-            found = [mark for mark in row["op_marks"] if mark["half_queue_offset"] in (named, None)]
-            return f"op {found[0]['queue_offset']} names half {named}" if found else None
+            found = [mark for mark in row.op_marks if mark.half_queue_offset in (named, None)]
+            return f"op {found[0].queue_offset} names half {named}" if found else None
 
         self._until(transaction, "mark", _Clock(), marked, "no op message names it")
 
     def _prove_end(self, transaction: _Transaction) -> None:
         """Wait until no copy of it is open; a copy that was put back meanwhile is closed when the broker checks it."""
-        wanted = 1 if transaction.decided == "commit" else 0
+        wanted = 1 if transaction.decided == ActKind.COMMIT else 0
 
-        def ended(row: Mapping[str, Any]) -> str | None:
-            finals = len(row["final_records"])
+        def ended(row: Transaction) -> str | None:
+            finals = len(row.final_records)
             if finals != wanted:
                 raise _Missing(f"{transaction.scenario}: {finals} COMMIT records of {transaction.key}, not {wanted}")
             assert transaction.before is not None
+            assert transaction.decided is not None
             assert transaction.decided_at is not None
-            named = {"store": self._broker.root, "queue_offset": transaction.decided_at[0]}
-            proof = proof_of(str(transaction.decided), named, transaction.before, row)
+            named = RecordPlace(self._broker.root, 0, *transaction.decided_at, None, None)
+            proof = proof_of(transaction.decided, named, transaction.before, row)
             if proof.seen is Seen.WHOLE and not self._is_passed(transaction, row):
                 return None
             counted = "one COMMIT record" if finals else "no COMMIT record"
-            return f"{counted}, state {row['state']}" if proof.seen is Seen.WHOLE else None
+            return f"{counted}, state {row.state}" if proof.seen is Seen.WHOLE else None
 
         self._until(transaction, "end", _Clock(), ended, "a copy that the check put back is still open")
         transaction.is_over = True
 
-    def _is_passed(self, transaction: _Transaction, row: Mapping[str, Any]) -> bool:
+    def _is_passed(self, transaction: _Transaction, row: Transaction) -> bool:
         """Whether the check can no longer put back a copy; a round that began before the op message still may.
 
         This is possible only for a transaction that was older than transactionTimeOut when it was decided.
@@ -222,12 +224,12 @@ class Canary:
         if transaction.scenario != "check":
             return True
         cursor = self._broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
-        return cursor is not None and cursor > max(copy["queue_offset"] for copy in row["half_copies"])
+        return cursor is not None and cursor > max(copy.queue_offset for copy in row.half_copies)
 
     def _until(
-        self, transaction: _Transaction, step: str, begun: _Clock, seen: Callable[[Mapping[str, Any]], str | None],
+        self, transaction: _Transaction, step: str, begun: _Clock, seen: Callable[[Transaction], str | None],
         missing: str,
-    ) -> dict[str, Any]:
+    ) -> Transaction:
         """Look up the transaction until `seen` is true, note the step, and return the row."""
         allowed = self._allowed.get(step, 0)
         end = time.monotonic() + (allowed + self._plan.patience_ms) / 1000
@@ -293,13 +295,13 @@ class Canary:
                 commit_log_offset=check.commit_log_offset, decision=ROLLBACK, transaction_id=key,
             )
 
-    def _end(self, transaction: _Transaction, what: str) -> Any:
+    def _end(self, transaction: _Transaction, what: ActKind) -> Any:
         """Send the decision, once."""
         assert transaction.newest is not None
         transaction.decided, transaction.decided_at = what, transaction.newest
         return self._broker.end_transaction(
             producer_group=self._plan.group, queue_offset=transaction.newest[0],
-            commit_log_offset=transaction.newest[1], decision=COMMIT if what == "commit" else ROLLBACK,
+            commit_log_offset=transaction.newest[1], decision=COMMIT if what == ActKind.COMMIT else ROLLBACK,
             transaction_id=transaction.key,
         )
 
@@ -315,11 +317,13 @@ class Canary:
 
     def _roll_back(self, transaction: _Transaction) -> None:
         rows = self._look([transaction.key])
-        copies = rows[0]["half_copies"] if rows else []
-        newest = _at(newest_first(copies)[0]) if copies else transaction.newest
+        last = rows[0].newest_half if rows else None
+        newest = transaction.newest if last is None else _at(last)
         if newest is None:
             return  # it was never stored
-        is_ended = bool(copies) and (newest[0] not in copies_without_op(rows[0]) or bool(offset_marks(rows[0])))
+        is_ended = last is not None and (
+            newest[0] not in rows[0].copies_without_op() or bool(rows[0].offset_marks)
+        )
         if is_ended or (transaction.decided is not None and newest == transaction.decided_at):
             return
         answer = self._broker.end_transaction(
@@ -362,8 +366,8 @@ def _body(scenario: str) -> str:
     return f"rmqtx probe: test message that proves that transactions work ({SCENARIOS[scenario]}); ignore it"
 
 
-def _at(copy: Mapping[str, Any]) -> tuple[int, int]:
-    return int(copy["queue_offset"]), int(copy["commit_log_offset"])
+def _at(record: Witness) -> tuple[int, int]:
+    return record.queue_offset, record.commit_log_offset
 
 
 def _place(place: tuple[int, int] | None) -> str:

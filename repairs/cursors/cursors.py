@@ -30,10 +30,11 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.check_stop import CheckStop
-from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS, Event
+from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.simulation.starting_cursors import not_read
-from rmqtx.verdicts.transactions.futures import NO_EVENT
 
 _TABLE = "offsetTable"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -62,7 +63,7 @@ UNWANTED = ("abandoned", "asked-again")
 _UNASKED = frozenset(WORDS[event] for event in UNASKED_ENDS)
 #: Those with which the check reads a copy, and those with which it reads none.
 _READ = frozenset(WORDS[event] for event in READ_EVENTS)
-_UNREAD = frozenset({WORDS[Event.STOPPED], WORDS[Event.SKIPPED], NO_EVENT})
+_UNREAD = frozenset({NextEvent.STOPPED, NextEvent.SKIPPED, NextEvent.NONE})
 #: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [
@@ -228,35 +229,35 @@ def effects(
         if kind is not None:
             found.append(
                 {
-                    "kind": kind, "transaction_id": name, "topic": row["topic"], "keys": row["keys"],
-                    "state_before": row["state"], "state_after": after[name]["state"],
-                    "reason_after": after[name]["reason"],
+                    "kind": kind, "transaction_id": name, "topic": row.topic, "keys": row.keys,
+                    "state_before": row.state, "state_after": after[name].state,
+                    "reason_after": after[name].reason,
                 }
             )
     return Effects(found, stops)
 
 
-def _judged(store: Store, settings: BrokerSettings) -> tuple[dict[str, dict[str, Any]], list[CheckStop]]:
+def _judged(store: Store, settings: BrokerSettings) -> tuple[dict[str, Transaction], list[CheckStop]]:
     reading = audit([store], lambda _: settings)
-    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
-    return rows, reading.check_stops
+    found = [Transaction.of(row) for row in reading.table().to_pylist()]
+    return {one.transaction_id: one for one in found}, reading.check_stops
 
 
-def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    if before["state"] == State.PENDING and after["state"] != State.PENDING:
+def _kind(before: Transaction, after: Transaction) -> str | None:
+    if before.state == State.PENDING and after.state != State.PENDING:
         return "abandoned"
-    is_unasked = after["next_event"] in _UNASKED
-    if after["advice"] == Advice.CLOSE and before["advice"] != Advice.CLOSE:
+    is_unasked = after.next_event in _UNASKED
+    if after.advice == Advice.CLOSE and before.advice != Advice.CLOSE:
         return "discarded-unasked" if is_unasked else "asked-again"
-    is_discarded = before["state"] == after["state"] == State.DISCARDED
-    if (after["state"] == State.PENDING and before["state"] != State.PENDING) or (
-        is_discarded and after["advice"] == Advice.WAIT and before["advice"] != Advice.WAIT
+    is_discarded = before.state == after.state == State.DISCARDED
+    if (after.state == State.PENDING and before.state != State.PENDING) or (
+        is_discarded and after.advice == Advice.WAIT and before.advice != Advice.WAIT
     ):
         return "discarded-unasked" if is_unasked else "taken-up"
-    if before["next_event"] in _READ and after["next_event"] in _UNREAD:
+    if before.next_event in _READ and after.next_event in _UNREAD:
         return "never-asked"
-    is_pending = before["state"] == after["state"] == State.PENDING
-    if is_pending and before["next_event"] in _UNREAD and after["next_event"] in _READ:
+    is_pending = before.state == after.state == State.PENDING
+    if is_pending and before.next_event in _UNREAD and after.next_event in _READ:
         return "discarded-unasked" if is_unasked else "taken-up"
     return None
 

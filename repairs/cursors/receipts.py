@@ -10,9 +10,10 @@ from rmqtx.readers.store.store import CHECK_GROUP, Store
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.repairs.changes.destinations import Destination
 from rmqtx.repairs.cursors.cursors import Move
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, answered
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def receipt_of_moves(
     Raises: UnwritableFile before the block: then the change must not be made.
     """
     receipt = Receipt(
-        CURSOR_SET, None, store.root, producer_group=CHECK_GROUP, reason=reason, overrides=list(overrides)
+        ActKind.CURSOR_SET, None, store.root, producer_group=CHECK_GROUP, reason=reason, overrides=list(overrides)
     )
     entries = [
         receipt.asked(SET_CURSOR, {"topic": move.topic, "queueId": 0, "before": move.before, "after": move.after})
@@ -40,6 +41,6 @@ def receipt_of_moves(
         journal.end(receipt)
         raise
     for entry in entries:
-        answered(entry, ResponseCode.SUCCESS, "written")
+        entry.answered(ResponseCode.SUCCESS, "written")
     receipt.outcome = ActOutcome.PROVED
     journal.end(receipt)

@@ -12,15 +12,16 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import Standing, standing_of
+from rmqtx.repairs.receipts.standing_word import StandingWord
 
-Step = Mapping[str, Any]
 #: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.
 _NOT_SURE = (ActOutcome.UNKNOWN, ActOutcome.ACCEPTED, ActOutcome.CONTRADICTED)
-_DISPUTED = ("contradicted", "reopened")
+_DISPUTED = (StandingWord.CONTRADICTED, StandingWord.REOPENED)
 
 
 @dataclass(slots=True)
@@ -65,15 +66,15 @@ def application(
     """
     result = Application()
     earlier = _earlier(receipts, str(known_as["digest"]))
-    left = [step for step in plan.steps if not _was_done(result, earlier.get((step["transaction_id"], step["action"])))]
+    left = [step for step in plan.steps if not _was_done(result, earlier.get((step.transaction_id, step.action)))]
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if not medium.is_exclusive and any(store["store"] not in live for store in plan.stores):
         result.notes.append("the plan was made from files: only offsets are compared with the live broker")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
     found = {act.order.transaction_id: act for act in checked_acts(orders, medium, conduct)}
     for step in left:
-        name = step["transaction_id"]
-        receipt = earlier.get((name, step["action"]))
+        name = step.transaction_id
+        receipt = earlier.get((name, step.action))
         act = found.get(name)
         is_open = receipt is not None and (receipt.is_of_files or receipt.outcome in _NOT_SURE)
         if receipt is not None and is_open and _was_settled(result, receipt, act):
@@ -102,11 +103,11 @@ def _is_done(receipt: Receipt) -> bool:
     """
     if receipt.is_of_files:
         return False
-    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1]["standing"] == "stands"
+    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1].standing == StandingWord.STANDS
     return receipt.outcome is ActOutcome.PROVED or is_seen_since
 
 
-def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], Receipt]:
+def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, ActKind], Receipt]:
     """The latest receipt of each step, of runs of the same plan that may have sent something."""
     found = {}
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
@@ -117,26 +118,27 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
 
 
 def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_exact: bool) -> ActOrder:
-    named = step["half_copy"]["queue_offset"] if is_exact and step["action"] != "resume" else None
-    why = step["reason"] if reason is None else f"{step['reason']}; {reason}"
-    request = ActRequest(step["action"], step["producer_group"], named)
-    return ActOrder(step["transaction_id"], request, why, dict(known_as))
+    is_named = is_exact and step.action != ActKind.RESUME
+    named = step.half_copy.queue_offset if is_named and step.half_copy is not None else None
+    why = step.reason if reason is None else f"{step.reason}; {reason}"
+    request = ActRequest(step.action, step.producer_group, named)
+    return ActOrder(step.transaction_id, request, why, dict(known_as))
 
 
 def _was_settled(result: Application, receipt: Receipt, act: CheckedAct | None) -> bool:
     """Whether an earlier act with an unknown outcome, or one that may have been undone, is in effect."""
-    standing = standing_of(receipt, None if act is None else act.situation.row)
+    standing = standing_of(receipt, None if act is None else act.situation.transaction)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
-    elif standing.word == "stands":
+    elif standing.word == StandingWord.STANDS:
         result.done.append(receipt)
         if receipt.outcome in _NOT_SURE:
             result.settled.append((receipt, standing))
-    return standing.word in ("stands", *_DISPUTED)
+    return standing.word in (StandingWord.STANDS, *_DISPUTED)
 
 
 def _stores_are(step: Step, live: set[str]) -> bool:
-    return all(store in live for store in step["stores"])
+    return all(store in live for store in step.stores)
 
 
 def _why_stale(
@@ -146,28 +148,28 @@ def _why_stale(
         return staleness(step, None, lambda _: None)
     situation = act.situation
 
-    def read(place: Mapping[str, Any]) -> NamedRecord | None:
-        return _record(situation, place, medium, is_discard=step["action"] == "resume")
+    def read(place: RecordPlace) -> NamedRecord | None:
+        return _record(situation, place, medium, is_discard=step.action == ActKind.RESUME)
 
-    return staleness(step, situation.row, read, is_exact=is_exact, is_same_store=is_same_store)
+    return staleness(step, situation.transaction, read, is_exact=is_exact, is_same_store=is_same_store)
 
 
 def _record(
-    situation: Situation, place: Mapping[str, Any], medium: Medium, *, is_discard: bool
+    situation: Situation, place: RecordPlace, medium: Medium, *, is_discard: bool
 ) -> NamedRecord | None:
     """The record at a place; the newest records are already in the situation."""
     newest = situation.discard_copy if is_discard else situation.half_copy
     names = ("queue_offset", "commit_log_offset")
-    if newest is not None and all(getattr(newest, name) == place[name] for name in names):
+    if newest is not None and all(getattr(newest, name) == getattr(place, name) for name in names):
         return newest
-    return None if is_discard else medium.record(situation, place["queue_offset"])
+    return None if is_discard else medium.record(situation, place.queue_offset)
 
 
 def _note_newer(result: Application, step: Step, act: CheckedAct) -> None:
     """Note that the act names a newer copy than the plan, because the check put one back."""
-    planned = step["half_copy"]
-    if act.order.request.decides and planned and act.named and act.named.queue_offset != planned["queue_offset"]:
+    planned = step.half_copy
+    if act.order.request.decides and planned and act.named and act.named.queue_offset != planned.queue_offset:
         result.notes.append(
             f"{act.order.transaction_id}: the check has put back half copy {act.named.queue_offset} since the plan was "
-            f"made: the act names this copy, not {planned['queue_offset']}"
+            f"made: the act names this copy, not {planned.queue_offset}"
         )

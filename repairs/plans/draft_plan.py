@@ -11,7 +11,8 @@ from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import Plan, Step
 from rmqtx.verdicts.audit.provenance import tool
 
 
@@ -19,11 +20,11 @@ from rmqtx.verdicts.audit.provenance import tool
 class PlanDraft:
     """The content of a plan before it is written.
 
-    Shape: `steps` are rows of PLAN_STEPS; `refused`: transaction ids with the first refusal of a guard;
+    Shape: `refused`: transaction ids with the first refusal of a guard;
            `to_override`: those of steps that `apply` refuses unless its guard is overridden.
     """
 
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     refused: list[tuple[str, Refusal]] = field(default_factory=list)
     to_override: list[tuple[str, Refusal]] = field(default_factory=list)
 
@@ -50,8 +51,8 @@ def drafted(situations: Sequence[Situation], request: ActRequest, reason: str, r
     return draft
 
 
-def _named(situation: Situation, action: str) -> object:
-    return situation.discard_copy if action == "resume" else situation.half_copy
+def _named(situation: Situation, action: ActKind) -> object:
+    return situation.discard_copy if action == ActKind.RESUME else situation.half_copy
 
 
 def plan_of(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace, Step
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, step_of
-from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
@@ -26,15 +29,13 @@ _WORDS = {
 }  # fmt: skip
 
 
-def step_of_situation(situation: Situation, action: str, reason: str, reason_from: str) -> dict[str, Any]:
-    """Return the plan step for a transaction in its present situation.
-
-    Shape: PLAN_STEPS.
-    """
+def step_of_situation(situation: Situation, action: ActKind, reason: str, reason_from: str) -> Step:
+    """Return the plan step for a transaction in its present situation."""
     half, discard = situation.half_copy, situation.discard_copy
     return step_of(
-        situation.row, action, reason, reason_from,
-        half_copy=None if half is None else half.place(), discard_copy=None if discard is None else discard.place(),
+        situation.transaction, action, reason, reason_from,
+        half_copy=None if half is None else half.place(),
+        discard_copy=None if discard is None else discard.place(),
     )
 
 
@@ -62,9 +63,9 @@ def is_live_store(store: Mapping[str, Any]) -> bool:
 
 
 def staleness(
-    step: Mapping[str, Any],
-    row: Mapping[str, Any] | None,
-    read: Callable[[Mapping[str, Any]], NamedRecord | None],
+    step: Step,
+    row: Transaction | None,
+    read: Callable[[RecordPlace], NamedRecord | None],
     *,
     is_exact: bool = False,
     is_same_store: bool = True,
@@ -78,41 +79,39 @@ def staleness(
     if row is None:
         return "its records no longer exist"
     names = PLACE if is_same_store else PLACE[1:]
-    planned = {kind: _places(step["witnesses"], names, kind) for kind in WITNESSES.values()}
+    planned = {kind: _places((asdict(one) for one in step.witnesses), names, kind) for kind in WITNESSES.values()}
     for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
-        now = _places(row[column], names)
+        now = _places((asdict(one) for one in getattr(row, column)), names)
         if kind == "half_copy" and not is_exact:
             continue
         if appeared := now - planned[kind]:
             return f"{_WORDS[column]} appeared since the plan was made: {_where(next(iter(appeared)), names)}"
         if gone := planned[kind] - now:
             return f"{_WORDS[column]} that the plan relies on is missing: {_where(next(iter(gone)), names)}"
-    if row["state"] != step["state"]:
-        return f"its state is now {row['state']}, and the plan relies on {step['state']}"
+    if row.state != step.state:
+        return f"its state is now {row.state}, and the plan relies on {step.state}"
     return _record_differs(step, row, read, is_same_store=is_same_store)
 
 
 def _record_differs(
-    step: Mapping[str, Any],
-    row: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], NamedRecord | None],
+    step: Step,
+    row: Transaction,
+    read: Callable[[RecordPlace], NamedRecord | None],
     *,
     is_same_store: bool,
 ) -> str | None:
     """How the record that the step names differs from the plan; None where it does not."""
-    is_resume = step["action"] == "resume"
-    planned = step["discard_copy"] if is_resume else step["half_copy"]
+    is_resume, planned = step.action == ActKind.RESUME, step.named
+    assert planned is not None  # a plan without it is refused
     word = "discard copy" if is_resume else "half copy"
-    copies = row["discard_copies"] if is_resume else row["half_copies"]
-    place = dict(planned)
-    if not is_same_store and copies:
-        place["store"] = newest_first(copies)[0]["store"]
-    found = read(place)
-    where = f"{planned['queue_offset']} at commit-log offset {planned['commit_log_offset']}"
+    copies = row.discard_copies if is_resume else row.half_copies
+    is_moved = not is_same_store and copies
+    found = read(replace(planned, store=newest_first(copies)[0].store) if is_moved else planned)
+    where = f"{planned.queue_offset} at commit-log offset {planned.commit_log_offset}"
     if found is None:
         return f"the {word} that the plan names can no longer be read: {where}"
     for name, noun in (("queue_offset", "queue offset"), ("length_bytes", "length"), ("body_crc", "CRC of the body")):
-        wanted, actual = planned[name], getattr(found, name)
+        wanted, actual = getattr(planned, name), getattr(found, name)
         if wanted is not None and _number(wanted) != _number(actual):
             return f"the {word} {where} has a different {noun}: {actual}, in the plan {wanted}"
     return None

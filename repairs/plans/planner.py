@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,11 @@ from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
-from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
-from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_rows import fingerprint, step_of
 from rmqtx.verdicts.audit.provenance import tool
+from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
 _SETTLED = ("done", "not_done")
 
@@ -37,7 +38,7 @@ class Planner:
         for batch in batches:
             settled = pc.and_(
                 pc.is_in(batch["ledger_word"], value_set=pa.array(_SETTLED)),
-                pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
+                pc.is_in(batch["advice"], value_set=pa.array(PLANNED)),
             )
             chosen = batch.filter(settled)
             if chosen.num_rows:
@@ -60,16 +61,19 @@ class Planner:
         stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
 
-    def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
-        half, discard = newest_records(row, reader_of(logs))
+    def _step(self, row: Mapping[str, Any], logs: dict[str, SegmentedLog]) -> Step:
+        transaction = Transaction.of(row)
+        half, discard = newest_records(transaction, reader_of(logs))
         return step_of(
-            row, row["advice"], row["reason"], f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
-            half_copy=_place(half, row["half_copies"]), discard_copy=_place(discard, row["discard_copies"]),
+            transaction, ActKind(row["advice"]), transaction.reason,
+            f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
+            half_copy=_place(half, transaction.half_copies), discard_copy=_place(discard, transaction.discard_copies),
         )
 
 
-def _place(record: NamedRecord | None, copies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record as RECORD_NAMED; if none of the copies can be read, the place of the newest."""
+def _place(record: NamedRecord | None, copies: Sequence[Copy]) -> RecordPlace | None:
+    """The place of the record; if none of the copies can be read, the place of the newest."""
     if record is not None or not copies:
         return None if record is None else record.place()
-    return {name: newest_first(copies)[0][name] for name in PLACE} | {"length_bytes": None, "body_crc": None}
+    newest = newest_first(copies)[0]
+    return RecordPlace(newest.store, newest.queue_id, newest.queue_offset, newest.commit_log_offset, None, None)

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
+from rmqtx.repairs.receipts.receipts import RECHECK_FORM, Receipt, Recheck, receipt_of
+from rmqtx.repairs.receipts.standing_word import STANDINGS, StandingWord
 from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.verdicts.export.partition_files import on_disk
 
@@ -90,13 +91,12 @@ class Journal:
         receipt.ended_time_ms = _now_ms()
         self._append(ENDED, receipt.row())
 
-    def recheck(self, receipt_id: str, look: dict[str, Any]) -> None:
-        """Record a recheck, a row of RECHECK.
+    def recheck(self, receipt_id: str, look: Recheck) -> None:
+        """Record a recheck.
 
         Raises: UnwritableFile.
         """
-        named = {RECHECK.field(number).name: None for number in range(RECHECK.num_fields)}
-        self._append(RECHECKED, {"receipt_id": receipt_id, "recheck": {**named, **look}})
+        self._append(RECHECKED, {"receipt_id": receipt_id, "recheck": asdict(look)})
 
     def read(self) -> Journalled:
         """Return every receipt as of its last line.
@@ -168,7 +168,7 @@ class _Merged:
 
     def __init__(self) -> None:
         self._receipts: dict[str, Receipt] = {}
-        self._rechecks: dict[str, list[dict[str, Any]]] = {}
+        self._rechecks: dict[str, list[Recheck]] = {}
 
     def take(self, line: bytes) -> tuple[str, str] | None:
         """Add a line; return the finding code and what was found if it cannot be read, else None."""
@@ -198,7 +198,12 @@ class _Merged:
             recheck = RECHECK_FORM.check(_without_times(value), "a line")
             if recheck["recheck"]["standing"] not in STANDINGS:
                 return f"a standing {shown(recheck['recheck']['standing'])}"
-            self._rechecks.setdefault(recheck["receipt_id"], []).append(dict(recheck["recheck"]))
+            values = recheck["recheck"]
+            look = Recheck(
+                values["rechecked_time_ms"], values.get("who"), StandingWord(values["standing"]),
+                values["standing_reason"],
+            )
+            self._rechecks.setdefault(recheck["receipt_id"], []).append(look)
             return None
         if value["line"] not in (BEGUN, WENT_ON, ENDED):
             return f"a line of kind {shown(value['line'])}"

@@ -12,7 +12,8 @@ not be kept.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import pyarrow as pa
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.tables import column
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.verdicts.model.state import State
 
 PLAN_VERSION = 1
-#: What may be planned for a transaction; `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes each.
-ACTIONS = ("commit", "rollback", "discard", "resume", "close")
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 
 
@@ -76,7 +77,7 @@ PLAN_STORES = pa.schema(
 PLAN_STEPS = pa.schema(
     [
         _needed(column("transaction_id", pa.string(), "UNIQ_KEY, else the offset message id of the first copy")),
-        _needed(column("action", pa.string(), f"one of {', '.join(ACTIONS)}", values=ACTIONS)),
+        _needed(column("action", pa.string(), f"one of {', '.join(PLANNED)}", values=PLANNED)),
         column("producer_group", pa.string(), "the group that a decision must name"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
@@ -104,22 +105,96 @@ _FORM = JsonForm(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """A record that an action names; without length and CRC where it could not be read."""
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    length_bytes: int | None
+    body_crc: int | None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> RecordPlace:
+        """Make it from the values of RECORD_NAMED."""
+        return cls(
+            values["store"], values["queue_id"], values["queue_offset"], values["commit_log_offset"],
+            values.get("length_bytes"), values.get("body_crc"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepWitness:
+    """A record that a step relies on; `kind` is half_copy, op_mark, final_record or discard_copy."""
+
+    kind: str
+    store: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do to one transaction.
+
+    Shape: the columns of PLAN_STEPS.
+    """
+
+    transaction_id: str
+    action: ActKind
+    producer_group: str | None
+    topic: str | None
+    keys: str | None
+    stores: tuple[str, ...]
+    half_copy: RecordPlace | None
+    discard_copy: RecordPlace | None
+    witnesses: tuple[StepWitness, ...]
+    state: State
+    flags: tuple[str, ...]
+    reason: str
+    reason_from: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Step:
+        """Make it from a row of PLAN_STEPS."""
+        half, discard = row["half_copy"], row["discard_copy"]
+        return cls(**{name: row[name] for name in PLAN_STEPS.names} | {
+            "action": ActKind(row["action"]), "state": State(row["state"]),
+            "stores": tuple(row["stores"]), "flags": tuple(row["flags"]),
+            "half_copy": None if half is None else RecordPlace.of(half),
+            "discard_copy": None if discard is None else RecordPlace.of(discard),
+            "witnesses": tuple(StepWitness(**one) for one in row["witnesses"]),
+        })  # fmt: skip
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a row of PLAN_STEPS."""
+        return asdict(self)
+
+    @property
+    def named(self) -> RecordPlace | None:
+        """The record that the action names."""
+        return self.discard_copy if self.action == ActKind.RESUME else self.half_copy
+
+
 @dataclass(slots=True)
 class Plan:
     """The content of a plan file.
 
-    Shape: `steps` are rows of PLAN_STEPS, `stores` of PLAN_STORES; `made_from`: the provenance of its evidence.
+    Shape: `stores` are rows of PLAN_STORES; `made_from`: the provenance of its evidence.
     """
 
     made_by: str
     made_time_ms: int
     stores: list[dict[str, Any]]
-    steps: list[dict[str, Any]]
+    steps: list[Step]
     made_from: dict[str, Any] = field(default_factory=dict)
 
     def table(self) -> pa.Table:
         """The rows of PLAN_STEPS."""
-        return pa.Table.from_pylist(self.steps, schema=PLAN_STEPS)
+        return pa.Table.from_pylist([step.row() for step in self.steps], schema=PLAN_STEPS)
 
     def text(self) -> str:
         """The file's text: JSON, one step per line, so that two plans can be compared.
@@ -130,10 +205,18 @@ class Plan:
             _VERSION: PLAN_VERSION, _MADE_BY: self.made_by, "made_time_ms": self.made_time_ms,
             _FROM: self.made_from, _STORES: self.stores,
         }  # fmt: skip
-        _checked({**facts, _STEPS: self.steps}, "the plan")
+        rows = [_as_lists(step.row()) for step in self.steps]
+        _checked({**facts, _STEPS: rows}, "the plan")
         head = [f"{json.dumps(name)}: {_json(value)}" for name, value in facts.items()]
-        steps = ",\n".join(f"  {_json(step)}" for step in self.steps)
+        steps = ",\n".join(f"  {_json(step)}" for step in rows)
         return "{" + ",\n".join(head) + f',\n"{_STEPS}": [' + (f"\n{steps}\n" if steps else "") + "]}\n"
+
+
+def _as_lists(value: Any) -> Any:
+    """The value with lists for tuples, as JSON has it."""
+    if isinstance(value, dict):
+        return {name: _as_lists(one) for name, one in value.items()}
+    return [_as_lists(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _json(value: Any) -> str:
@@ -158,7 +241,8 @@ def parse_plan(data: bytes | str, file: str) -> Plan:
     Raises: BadText.
     """
     facts = _checked(parsed(data, file, "plan"), file)
-    return Plan(facts[_MADE_BY], facts["made_time_ms"], facts[_STORES], facts[_STEPS], facts[_FROM])
+    steps = [Step.of(row) for row in facts[_STEPS]]
+    return Plan(facts[_MADE_BY], facts["made_time_ms"], facts[_STORES], steps, facts[_FROM])
 
 
 def _checked(value: Any, file: str) -> dict[str, Any]:
@@ -182,9 +266,11 @@ def _checked(value: Any, file: str) -> dict[str, Any]:
 def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) -> None:
     """Check what a schema cannot: the action exists, its record is named, its stores are described."""
     action = step["action"]
-    if action not in ACTIONS:
-        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", shown(action))
-    named = "discard_copy" if action == "resume" else "half_copy"
+    if action not in PLANNED:
+        raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(PLANNED)}", shown(action))
+    if step["state"] not in tuple(State):
+        raise _FORM.bad(file, f"{place}.state", f"one of {', '.join(State)}", shown(step["state"]))
+    named = "discard_copy" if action == ActKind.RESUME else "half_copy"
     if step[named] is None:
         raise _FORM.bad(file, f"{place}.{named}", f"a record, which {action} names", "null")
     records = [(f"{place}.{name}", step[name]) for name in ("half_copy", "discard_copy") if step[name] is not None]

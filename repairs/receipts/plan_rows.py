@@ -7,6 +7,9 @@ from typing import Any
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.store.store import Store
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import RecordPlace, Step, StepWitness
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: The kinds of witness by the column of TRANSACTIONS that holds them.
 WITNESSES = {
@@ -18,43 +21,29 @@ PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 
 
 def step_of(
-    row: Mapping[str, Any],
-    action: str,
+    transaction: Transaction,
+    action: ActKind,
     reason: str,
     reason_from: str,
     *,
-    half_copy: Mapping[str, Any] | None,
-    discard_copy: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the plan step of one transaction.
-
-    `row` is of TRANSACTIONS; `half_copy` and `discard_copy`: the newest copies, as RECORD_NAMED.
-    Shape: PLAN_STEPS.
-    """
-    witnesses = witnesses_of(row)
-    return {
-        "transaction_id": row["transaction_id"],
-        "action": action,
-        "producer_group": row["producer_group"],
-        "topic": row["topic"],
-        "keys": row["keys"],
-        "stores": list(dict.fromkeys(witness["store"] for witness in witnesses)),
-        "half_copy": None if half_copy is None else dict(half_copy),
-        "discard_copy": None if discard_copy is None else dict(discard_copy),
-        "witnesses": witnesses,
-        "state": row["state"],
-        "flags": row["flags"],
-        "reason": reason,
-        "reason_from": reason_from,
-    }
+    half_copy: RecordPlace | None,
+    discard_copy: RecordPlace | None,
+) -> Step:
+    """Return the plan step of one transaction; `half_copy` and `discard_copy`: the newest copies."""
+    witnesses = tuple(StepWitness(**one) for one in witnesses_of(transaction))
+    return Step(
+        transaction.transaction_id, action, transaction.producer_group, transaction.topic, transaction.keys,
+        tuple(dict.fromkeys(witness.store for witness in witnesses)), half_copy, discard_copy, witnesses,
+        transaction.state, transaction.flags, reason, reason_from,
+    )  # fmt: skip
 
 
-def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The witnesses of a row of TRANSACTIONS in the form of plans and receipts."""
+def witnesses_of(row: Transaction) -> list[dict[str, Any]]:
+    """The witnesses of a transaction in the form of plans and receipts."""
     return [
-        {"kind": kind, **{name: entry[name] for name in PLACE}}
+        {"kind": kind, **{name: getattr(entry, name) for name in PLACE}}
         for column, kind in WITNESSES.items()
-        for entry in row[column]
+        for entry in getattr(row, column)
     ]
 
 

@@ -21,33 +21,19 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
-from rmqtx.repairs.receipts.plan_file import RECORD_NAMED
+from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace
+from rmqtx.repairs.receipts.standing_word import STANDINGS, StandingWord
 from rmqtx.verdicts.audit.provenance import tool
 
-#: The standing of an act on a store that was not read.
-OTHER_STORE = "other_store"
-#: The result of a recheck.
-STANDINGS: dict[str, str] = {
-    "stands": "the effect is there, and nothing else decided the transaction",
-    "contradicted": "there is a second COMMIT record, or a contradicting decision",
-    "reopened": "the effect is there, but a half copy is open: the broker will check it again",
-    "not_seen": "there is no trace of the effect",
-    "expired": "the transaction is no longer found: its records have expired, or they are on another broker",
-    OTHER_STORE: "the act was on another store than the one that was read",
-    "settled_otherwise": "there is no trace of this act, but the transaction was decided",
-    "nothing_done": "nothing was sent, so there is no effect",
-    "undone": "rmqtx undo reverted it: the files are as they were before",
-    "untold": "unknown: what was read does not show it",
-}
 #: Fields of requests that authenticate the sender: secrets, or values derived from them.
 SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
 
 #: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
-CURSOR_SET = "cursor set"
 #: Acts that do not concern a single transaction.
-WITHOUT_TRANSACTION = (CURSOR_SET,)
+WITHOUT_TRANSACTION = (ActKind.CURSOR_SET,)
 #: One witness, in the form of plans.
 WITNESS = pa.struct(
     [
@@ -139,13 +125,47 @@ RECHECK_FORM = JsonForm(
 
 
 @dataclass(slots=True)
+class Request:
+    """One request and its response, which `answered` adds."""
+
+    request: str | None
+    fields: dict[str, str]
+    sent_time_ms: int | None
+    response_code: int | None = None
+    response_remark: str | None = None
+    answered_time_ms: int | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Request:
+        """Make it from the values of REQUEST in a line of the journal."""
+        return cls(
+            values.get("request"), dict(values.get("fields") or {}), values.get("sent_time_ms"),
+            values.get("response_code"), values.get("response_remark"), values.get("answered_time_ms"),
+        )
+
+    def answered(self, code: int, remark: str | None) -> None:
+        """Record the response."""
+        self.response_code, self.response_remark, self.answered_time_ms = code, remark, _now_ms()
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """One recheck of a receipt."""
+
+    rechecked_time_ms: int
+    who: str | None
+    standing: StandingWord
+    standing_reason: str
+
+
+@dataclass(slots=True)
 class Receipt:
     """One act, from its start to its outcome.
 
-    Shape: the columns of RECEIPTS; `requests` as `asked` makes them, witnesses as in PLAN_STEPS.
+    Shape: the columns of RECEIPTS; witnesses as in PLAN_STEPS.
     """
 
-    action: str
+    action: ActKind
     transaction_id: str | None
     store: str
     producer_group: str | None = None
@@ -154,31 +174,28 @@ class Receipt:
     reason: str | None = None
     overrides: list[str] = field(default_factory=list)
     plan: dict[str, Any] | None = None
-    named_copy: dict[str, Any] | None = None
+    named_copy: RecordPlace | None = None
     state_before: str | None = None
     witnesses_before: list[dict[str, Any]] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     state_after: str | None = None
     flags_after: list[str] = field(default_factory=list)
     witnesses_after: list[dict[str, Any]] = field(default_factory=list)
     outcome: ActOutcome = ActOutcome.UNKNOWN
     notes: list[str] = field(default_factory=list)
     saved_message: str | None = None
-    rechecks: list[dict[str, Any]] = field(default_factory=list)
+    rechecks: list[Recheck] = field(default_factory=list)
     receipt_id: str = field(default_factory=lambda: new_receipt_id())
     begun_time_ms: int = field(default_factory=lambda: _now_ms())
     ended_time_ms: int | None = None
     who: str = field(default_factory=lambda: whoever())
     made_by: str = field(default_factory=tool)
 
-    def asked(self, request: str, request_fields: Mapping[str, object]) -> dict[str, Any]:
-        """Add a request that is about to be sent, and return its entry, for `answered` after the response."""
+    def asked(self, request: str, request_fields: Mapping[str, object]) -> Request:
+        """Add a request that is about to be sent, and return it, for `answered` after the response."""
         texts = {name: _text(value) for name, value in request_fields.items() if value is not None}
-        entry = {
-            "request": request,
-            "fields": {name: text for name, text in texts.items() if name not in SECRET_FIELDS},
-            "sent_time_ms": _now_ms(), "response_code": None, "response_remark": None, "answered_time_ms": None,
-        }  # fmt: skip
+        without_secrets = {name: text for name, text in texts.items() if name not in SECRET_FIELDS}
+        entry = Request(request, without_secrets, _now_ms())
         self.requests.append(entry)
         return entry
 
@@ -190,7 +207,7 @@ class Receipt:
     @property
     def is_of_files(self) -> bool:
         """Whether a stopped broker's files were changed, and no broker was asked."""
-        return any(request["request"] in (APPEND, SET_CURSOR) for request in self.requests)
+        return any(request.request in (APPEND, SET_CURSOR) for request in self.requests)
 
     @property
     def acted_on(self) -> str:
@@ -201,8 +218,8 @@ class Receipt:
     @property
     def is_undone(self) -> bool:
         """Whether its change of files was undone, and not made again since."""
-        standings = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
-        return bool(standings) and standings[-1] == "undone"
+        standings = [look.standing for look in self.rechecks if look.standing in _OF_UNDO]
+        return bool(standings) and standings[-1] == StandingWord.UNDONE
 
     @property
     def has_ended(self) -> bool:
@@ -210,9 +227,8 @@ class Receipt:
         return self.ended_time_ms is not None
 
 
-def answered(entry: dict[str, Any], code: int, remark: str | None) -> None:
-    """Record the response to a request in its entry."""
-    entry.update(response_code=code, response_remark=remark, answered_time_ms=_now_ms())
+#: Rechecks have lines of their own.
+_OF_A_LINE = [one for one in fields(Receipt) if one.name != "rechecks"]
 
 
 def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
@@ -222,7 +238,7 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     Raises: BadText for values that are not a receipt.
     """
     _FORM.check(values, file)
-    known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
+    known = {one.name: values[one.name] for one in _OF_A_LINE if values.get(one.name) is not None}
     if known["action"] in WITHOUT_TRANSACTION:
         known["transaction_id"] = None
     elif "transaction_id" not in known:
@@ -232,6 +248,12 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     if (outcome := known.get("outcome", ActOutcome.UNKNOWN)) not in OUTCOMES:
         raise _FORM.bad(file, "outcome", f"one of {', '.join(OUTCOMES)}", shown(outcome))
     known["outcome"] = ActOutcome(outcome)
+    if known["action"] not in tuple(ActKind):
+        raise _FORM.bad(file, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
+    known["action"] = ActKind(known["action"])
+    known["requests"] = [Request.of(one) for one in known.get("requests", ()) if one is not None]
+    if "named_copy" in known:
+        known["named_copy"] = RecordPlace.of(known["named_copy"])
     return Receipt(**known)
 
 
@@ -246,6 +268,8 @@ def table(receipts: Iterable[Receipt]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=RECEIPTS)
 
 
+#: What `rmqtx undo` records.
+_OF_UNDO = (StandingWord.UNDONE, StandingWord.STANDS)
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{6}")
 _last_ns = 0
 _ids = threading.Lock()

@@ -7,18 +7,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
-from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
-from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, Recheck, whoever
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
 
-Row = Mapping[str, Any]
+_Kind = TypeVar("_Kind", Copy, OpMark, FinalRecord)
 Cursors = Mapping[str, int]
 #: Outcomes after which the act cannot have an effect.
 _NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
@@ -28,31 +30,31 @@ _NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.RE
 class Standing:
     """The result of a recheck: one of STANDINGS, and why."""
 
-    word: str
+    word: StandingWord
     reason: str
 
 
 def rechecked(
-    receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]],
+    receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Transaction]],
     cursors: Callable[[], Cursors | None] | None = None, places: Callable[[], Collection[str]] = tuple,
 ) -> Iterator[tuple[Receipt, Standing]]:
     """Yield each receipt with its present standing.
 
-    `look`: returns fresh rows of TRANSACTIONS for some ids; called once, for all transactions that were acted on.
+    `look`: returns some transactions as they are now, by their ids; called once, for all that were acted on.
     `cursors`: returns the check's cursors of queue 0 by topic, None where they are unknown. `places`: returns the
     directories of the stores that are read; none for live brokers.
     """
     acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
     ids = list(dict.fromkeys(one for one in acted_on if one is not None))
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[Transaction]] = {}
     for row in look(ids) if ids else ():
-        rows.setdefault(row["transaction_id"], []).append(row)
+        rows.setdefault(row.transaction_id, []).append(row)
     for receipt in receipts:
-        if receipt.action == CURSOR_SET:
+        if receipt.action == ActKind.CURSOR_SET:
             other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, (
-                Standing(OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read") if other
-                else cursor_standing(receipt, None if cursors is None else cursors())
+                Standing(StandingWord.OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read")
+                if other else cursor_standing(receipt, None if cursors is None else cursors())
             )
         else:
             found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
@@ -66,7 +68,8 @@ def _is_elsewhere(store: str, places: Collection[str]) -> bool:
 
 
 def _elsewhere(receipt: Receipt) -> Standing:
-    return Standing(OTHER_STORE, f"the act was on {receipt.store}, and what was read has no record of the transaction")
+    why = f"the act was on {receipt.store}, and what was read has no record of the transaction"
+    return Standing(StandingWord.OTHER_STORE, why)
 
 
 def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> None:
@@ -74,106 +77,105 @@ def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> No
 
     Raises: UnwritableFile.
     """
-    look = {
-        "rechecked_time_ms": time.time_ns() // 1_000_000, "who": whoever(), "standing": standing.word,
-        "standing_reason": standing.reason,
-    }  # fmt: skip
+    look = Recheck(time.time_ns() // 1_000_000, whoever(), standing.word, standing.reason)
     journal.recheck(receipt.receipt_id, look)
     receipt.rechecks.append(look)
 
 
-def _row_of(receipt: Receipt, rows: list[Row]) -> Row | None:
+def _row_of(receipt: Receipt, rows: list[Transaction]) -> Transaction | None:
     """The row of the receipt's transaction: clients make the ids, and two groups may have the same id."""
-    mine = [row for row in rows if (row["producer_group"], row["topic"]) == (receipt.producer_group, receipt.topic)]
+    mine = [row for row in rows if (row.producer_group, row.topic) == (receipt.producer_group, receipt.topic)]
     return next(iter(mine or rows), None)
 
 
-def standing_of(receipt: Receipt, row: Row | None) -> Standing:
+def standing_of(receipt: Receipt, row: Transaction | None) -> Standing:
     """Return the standing of a receipt by its transaction; `row` is None where the transaction is not found."""
     if receipt.outcome in _NOTHING_SENT:
-        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+        return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if row is None:
-        return Standing("expired", "there is no record of the transaction: it has expired, or is on another broker")
+        why = "there is no record of the transaction: it has expired, or is on another broker"
+        return Standing(StandingWord.EXPIRED, why)
     if receipt.is_undone:  # an effect that is visible now is that of a later act
-        return Standing("undone", f"rmqtx undo reverted it; the state is now {row['state']}")
+        return Standing(StandingWord.UNDONE, f"rmqtx undo reverted it; the state is now {row.state}")
     effect = _effect_of(receipt)
-    fresh = _fresh(row, receipt, "final_records", "final_record")
+    fresh = _fresh(receipt, row.final_records, "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
-        return Standing("contradicted", contradiction)
-    if effect == "commit":
+        return Standing(StandingWord.CONTRADICTED, contradiction)
+    if effect == ActKind.COMMIT:
         return _committed(receipt, row, fresh)
-    return _resumed(receipt, row) if effect == "resume" else _ended(receipt, row)
+    return _resumed(receipt, row) if effect == ActKind.RESUME else _ended(receipt, row)
 
 
 def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     """Return the standing of a receipt that set the check's cursors; a running broker moves them on."""
     if receipt.outcome in _NOTHING_SENT:
-        return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
+        return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if cursors is None:
-        return Standing("untold", "the check's cursors are unknown here: recheck with the files of one store: --store")
+        why = "the check's cursors are unknown here: recheck with the files of one store: --store"
+        return Standing(StandingWord.UNTOLD, why)
     parts, words = [], []
     for request in receipt.requests:
-        if request["request"] != SET_CURSOR:
+        if request.request != SET_CURSOR:
             continue
-        topic, after = request["fields"]["topic"], int(request["fields"]["after"])
+        topic, after = request.fields["topic"], int(request.fields["after"])
         now = cursors.get(topic)
-        word = "not_seen" if now is None else "stands" if now == after else "settled_otherwise"
-        words.append(word)
+        found = StandingWord.STANDS if now == after else StandingWord.SETTLED_OTHERWISE
+        words.append(StandingWord.NOT_SEEN if now is None else found)
         parts.append(f"the cursor of {topic} was set to {after} and is {'missing' if now is None else now}")
     if receipt.is_undone:
-        return Standing("undone", f"rmqtx undo reverted it; {'; '.join(parts)}")
-    if all(word == "stands" for word in words):
-        return Standing("stands", "; ".join(parts))
-    return Standing("settled_otherwise", f"{'; '.join(parts)}: a broker moved it on, or it was set again")
+        return Standing(StandingWord.UNDONE, f"rmqtx undo reverted it; {'; '.join(parts)}")
+    if all(word == StandingWord.STANDS for word in words):
+        return Standing(StandingWord.STANDS, "; ".join(parts))
+    return Standing(StandingWord.SETTLED_OTHERWISE, f"{'; '.join(parts)}: a broker moved it on, or it was set again")
 
 
-def _effect_of(receipt: Receipt) -> str:
+def _effect_of(receipt: Receipt) -> ActKind:
     """The effect that the requests have: commit, rollback or resume."""
-    if receipt.action in ("commit", "resume"):
+    if receipt.action in (ActKind.COMMIT, ActKind.RESUME):
         return receipt.action
-    if receipt.action in ("rollback", "discard", "close"):
-        return "rollback"
-    decisions = [entry["fields"].get("commitOrRollback") for entry in receipt.requests]
-    return "commit" if str(int(COMMIT)) in decisions else "rollback"
+    if receipt.action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
+        return ActKind.ROLLBACK
+    decisions = [entry.fields.get("commitOrRollback") for entry in receipt.requests]
+    return ActKind.COMMIT if str(int(COMMIT)) in decisions else ActKind.ROLLBACK
 
 
-def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) -> str | None:
-    finals = row["final_records"]
-    if effect == "rollback" and fresh:
+def _contradiction(receipt: Receipt, row: Transaction, effect: ActKind, fresh: Sequence[FinalRecord]) -> str | None:
+    finals = row.final_records
+    if effect == ActKind.ROLLBACK and fresh:
         return f"{_where(fresh[0])} was written although the act was a rollback: consumers get the message"
     if len(finals) > 1 and fresh:
-        places = ", ".join(str(final["commit_log_offset"]) for final in finals)
+        places = ", ".join(str(final.commit_log_offset) for final in finals)
         times = len(finals)
         return f"{times} COMMIT records (commit-log offsets {places}): consumers get the message {times} times"
-    if effect == "commit" and fresh and receipt.state_before == State.ROLLED_BACK:
+    if effect == ActKind.COMMIT and fresh and receipt.state_before == State.ROLLED_BACK:
         return f"{_where(fresh[0])} delivers what was rolled back"
     return None
 
 
-def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
+def _committed(receipt: Receipt, row: Transaction, fresh: Sequence[FinalRecord]) -> Standing:
     if fresh:
         final = fresh[0]
-        where = f"commit-log offset {final['commit_log_offset']} in {final['topic']}"
+        where = f"commit-log offset {final.commit_log_offset} in {final.topic}"
         return _stands(receipt, row, f"the only COMMIT record is at {where}")
-    if row["state"] == State.ROLLED_BACK:
-        return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
+    if row.state == State.ROLLED_BACK:
+        return Standing(StandingWord.SETTLED_OTHERWISE, f"it was rolled back: {row.reason}")
     if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
         return gone
-    return Standing("not_seen", f"there is no COMMIT record of it; its state is {row['state']}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no COMMIT record of it; its state is {row.state}")
 
 
-def _ended(receipt: Receipt, row: Row) -> Standing:
-    marks = _fresh(row, receipt, "op_marks", "op_mark")
+def _ended(receipt: Receipt, row: Transaction) -> Standing:
+    marks = _fresh(receipt, row.op_marks, "op_mark")
     if marks:
-        if marks[0]["half_queue_offset"] is None:
-            return _stands(receipt, row, f"the record at commit-log offset {marks[0]['commit_log_offset']} settles it")
-        return _stands(receipt, row, f"the op message at queue offset {marks[0]['queue_offset']} settles it")
+        if marks[0].half_queue_offset is None:
+            return _stands(receipt, row, f"the record at commit-log offset {marks[0].commit_log_offset} settles it")
+        return _stands(receipt, row, f"the op message at queue offset {marks[0].queue_offset} settles it")
     if (gone := _gone(receipt, row, "op_mark", "op message")) is not None:
         return gone
-    return Standing("not_seen", f"there is no op message of it; its state is {row['state']}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no op message of it; its state is {row.state}")
 
 
-def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
+def _gone(receipt: Receipt, row: Transaction, kind: str, what: str) -> Standing | None:
     """The standing if the witness that proved an act is missing: expired, because logs expire from their begin, or not.
 
     None if no such witness was recorded.
@@ -181,47 +183,44 @@ def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
     places = [one["commit_log_offset"] for one in receipt.witnesses_after if one["kind"] == kind]
     if not places:
         return None
-    older = [copy["commit_log_offset"] for copy in row["half_copies"] if copy["commit_log_offset"] < max(places)]
+    older = [copy.commit_log_offset for copy in row.half_copies if copy.commit_log_offset < max(places)]
     if not older:
-        return Standing("expired", f"the {what} that proved it no longer exists: it has expired")
+        return Standing(StandingWord.EXPIRED, f"the {what} that proved it no longer exists: it has expired")
     return Standing(
-        "not_seen",
+        StandingWord.NOT_SEEN,
         f"the {what} that proved it (commit-log offset {max(places)}) is missing, but the older half copy at "
         f"{older[0]} exists: it was undone or cut off, or this is another copy of the store; its state is "
-        f"{row['state']}",
+        f"{row.state}",
     )
 
 
-def _resumed(receipt: Receipt, row: Row) -> Standing:
-    copies = _fresh(row, receipt, "half_copies", "half_copy")
+def _resumed(receipt: Receipt, row: Transaction) -> Standing:
+    copies = _fresh(receipt, row.half_copies, "half_copy")
     if copies:
-        return Standing("stands", f"half copy {copies[0]['queue_offset']} was made; the state is now {row['state']}")
-    return Standing("not_seen", f"there is no new half copy; its state is {row['state']}")
+        made = f"half copy {copies[0].queue_offset} was made"
+        return Standing(StandingWord.STANDS, f"{made}; the state is now {row.state}")
+    return Standing(StandingWord.NOT_SEEN, f"there is no new half copy; its state is {row.state}")
 
 
-def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
+def _stands(receipt: Receipt, row: Transaction, reason: str) -> Standing:
     """The standing of an effect that was found: `reopened` if the broker will check the transaction again."""
-    if row["state"] == State.PENDING or "open_after_decision" in row["flags"]:
-        newest = newest_first(row["half_copies"])[0]["queue_offset"]
-        if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # 3.1: a close does not end its checks
-            return Standing("reopened", f"{reason}, but the broker will check it again: {row['reason']}")
+    if row.is_open and row.newest_half is not None:
+        newest = row.newest_half.queue_offset
+        if any(entry.kind == STATE_TABLE for entry in row.state_entries):  # 3.1: a close does not end its checks
+            return Standing(StandingWord.REOPENED, f"{reason}, but the broker will check it again: {row.reason}")
         why = (
             f"{reason}, but half copy {newest} is open and the broker will check it again; to stop this: "
             f"rmqtx close {receipt.transaction_id}"
         )
-        return Standing("reopened", why)
-    return Standing("stands", reason)
+        return Standing(StandingWord.REOPENED, why)
+    return Standing(StandingWord.STANDS, reason)
 
 
-def _fresh(row: Row, receipt: Receipt, column: str, kind: str) -> list[Row]:
+def _fresh(receipt: Receipt, witnesses: Sequence[_Kind], kind: str) -> list[_Kind]:
     """Witnesses that are new since the act; compared without the store's name, so that a copy of the files serves."""
-    before = {_place(one) for one in receipt.witnesses_before if one["kind"] == kind}
-    return [entry for entry in row[column] if _place(entry) not in before]
+    before = {tuple(one[name] for name in PLACE[1:]) for one in receipt.witnesses_before if one["kind"] == kind}
+    return [one for one in witnesses if tuple(getattr(one, name) for name in PLACE[1:]) not in before]
 
 
-def _place(entry: Row) -> tuple[Any, ...]:
-    return tuple(entry[name] for name in PLACE[1:])
-
-
-def _where(final: Row) -> str:
-    return f"a COMMIT record at commit-log offset {final['commit_log_offset']} in {final['topic']}"
+def _where(final: FinalRecord) -> str:
+    return f"a COMMIT record at commit-log offset {final.commit_log_offset} in {final.topic}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.recheck import Standing, record_recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ def update_receipts(
     Raises: UnwritableFile, UnreadableFile.
     """
     standing = (
-        Standing("undone", f"rmqtx undo {file} reverted it") if is_undone
-        else Standing("stands", f"rmqtx undo {file} --resume completed it or made it again")
+        Standing(StandingWord.UNDONE, f"rmqtx undo {file} reverted it") if is_undone
+        else Standing(StandingWord.STANDS, f"rmqtx undo {file} --resume completed it or made it again")
     )  # fmt: skip
     if not names:
         return UpdatedReceipts(0, ())
@@ -40,7 +41,7 @@ def update_receipts(
     mine = [known[name] for name in names if name in known]
     updated = 0
     for receipt in mine:
-        if receipt.rechecks and receipt.rechecks[-1]["standing_reason"] == standing.reason:
+        if receipt.rechecks and receipt.rechecks[-1].standing_reason == standing.reason:
             continue  # recorded by the same command before
         record_recheck(journal, receipt, standing)
         updated += 1

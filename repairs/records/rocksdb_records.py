@@ -7,9 +7,7 @@ last half (docs/formats/rocksdb_transactions.md#dispatch). Compared, byte for by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rmqtx.readers.log.offset_marks import TRANS_OFFSET
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
@@ -27,6 +25,7 @@ from rmqtx.repairs.records.record_writer import (
     half_copy_of,
     property_values,
 )
+from rmqtx.verdicts.model.transaction import Transaction
 
 _OP_BODY = b"\0"
 _HASH_PLACES = 128
@@ -95,8 +94,8 @@ def _place(name: bytes) -> int:
     return (number ^ number >> 16) & (_HASH_PLACES - 1)
 
 
-def checks_in_table(row: Mapping[str, Any], commit_log_offset: int) -> int | None:
+def checks_in_table(row: Transaction, commit_log_offset: int) -> int | None:
     """Return the number of checks of a half in the broker's table; None if it has no key of it or was not read."""
-    entries = [entry for entry in row["state_entries"] if entry["kind"] == ROCKSDB]
-    found = [entry["value"] for entry in entries if entry["key"].startswith(f"{commit_log_offset}@")]
-    return int(found[0]) if found and str(found[0]).isdigit() else None
+    entries = [entry for entry in row.state_entries if entry.kind == ROCKSDB]
+    found = [entry.value for entry in entries if entry.key.startswith(f"{commit_log_offset}@")]
+    return int(found[0]) if found and found[0] and found[0].isdigit() else None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_table import Task
+from rmqtx.verdicts.model.transaction import Transaction
 
 _LOOK_SECONDS = 0.5
 
@@ -22,8 +24,8 @@ _LOOK_SECONDS = 0.5
 class LookMedium(Protocol):
     """What this module needs of live brokers."""
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return fresh rows of TRANSACTIONS for some ids."""
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
+        """Return some transactions as they are now, by their ids."""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class _Closing:
 
     receipt: Receipt
     named: NamedRecord
-    before: Mapping[str, Any]
+    before: Transaction
     until: float
 
 
@@ -61,7 +63,7 @@ class Effects:
         self._watched: dict[str, tuple[NamedRecord, float]] = {}
         self._next_look = 0.0
 
-    def await_closing(self, receipt: Receipt, named: NamedRecord, before: Mapping[str, Any]) -> None:
+    def await_closing(self, receipt: Receipt, named: NamedRecord, before: Transaction) -> None:
         """Also look for the op message of a copy that was closed."""
         self._watch(receipt.acted_on, named)
         self._closings.append(_Closing(receipt, named, before, time.monotonic() + self._prove_seconds))
@@ -83,7 +85,7 @@ class Effects:
         self._end_watches()
         if not names:
             return
-        rows = {row["transaction_id"]: row for row in self._medium.look(list(dict.fromkeys(names)))}
+        rows = {row.transaction_id: row for row in self._medium.look(list(dict.fromkeys(names)))}
         for task in waiting:
             if task.transaction_id in rows:
                 self._prove(task, rows[task.transaction_id])
@@ -104,12 +106,12 @@ class Effects:
             if now < until and (cursors[named.store] or 0) <= named.queue_offset
         }
 
-    def _prove(self, task: Task, row: Mapping[str, Any]) -> None:
+    def _prove(self, task: Task, row: Transaction) -> None:
         assert task.receipt is not None
         assert task.named is not None
         assert task.before is not None
         assert task.proof_until is not None
-        task.row = row
+        task.transaction = row
         proof = proof_of(
             task.receipt.action, task.named.place(), task.before, row, is_in_rocksdb=is_in_rocksdb(task.named)
         )
@@ -119,24 +121,24 @@ class Effects:
         elif proof.seen is Seen.CONTRADICTED:
             self.end(task, ActOutcome.CONTRADICTED, proof.contradiction or "")
         elif time.monotonic() > task.proof_until:
-            is_known = task.decided is not None or (task.receipt.action == "commit" and row["final_records"])
+            is_known = task.decided is not None or (task.receipt.action == ActKind.COMMIT and row.final_records)
             outcome = ActOutcome.ACCEPTED if is_known else ActOutcome.UNKNOWN
             self.end(task, outcome, proof.lacking or "its effect was not seen")
         else:
             task.outcome_reason = proof.lacking
 
-    def _is_closed(self, closing: _Closing, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _is_closed(self, closing: _Closing, rows: Mapping[str, Transaction]) -> bool:
         """Whether the wait for the op message of a closed copy is over; then its receipt is complete."""
         receipt, row = closing.receipt, rows.get(closing.receipt.acted_on)
         is_late = time.monotonic() >= closing.until
         if row is not None:
             proof = proof_of(
-                "close", closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
+                ActKind.CLOSE, closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
             )
             if proof.seen is Seen.CONTRADICTED:
                 receipt.outcome = ActOutcome.CONTRADICTED
                 receipt.notes.append(proof.contradiction or "")
-            elif closing.named.queue_offset in {mark["half_queue_offset"] for mark in row["op_marks"]} or (
+            elif closing.named.queue_offset in {mark.half_queue_offset for mark in row.op_marks} or (
                 is_in_rocksdb(closing.named) and proof.seen is Seen.WHOLE
             ):
                 receipt.outcome = ActOutcome.PROVED
@@ -157,7 +159,7 @@ class Effects:
         receipt = task.receipt
         task.outcome, task.outcome_reason, task.proof_until = outcome, why, None
         receipt.outcome = outcome
-        _look_after(receipt, task.row)
+        _look_after(receipt, task.transaction)
         receipt.notes.append(why)
         self._journal.end(receipt)
         if outcome not in (ActOutcome.PROVED, ActOutcome.REFUSED_BY_GUARD):
@@ -176,18 +178,18 @@ class Effects:
         self._closings, self._watched = [], {}
 
 
-def _look_after(receipt: Receipt, row: Mapping[str, Any]) -> None:
+def _look_after(receipt: Receipt, row: Transaction) -> None:
     """Record the state after an answer in its receipt."""
-    receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
+    receipt.state_after, receipt.flags_after = row.state, list(row.flags)
     receipt.witnesses_after = witnesses_of(row)
 
 
-def _seen_text(row: Mapping[str, Any], named: NamedRecord) -> str:
+def _seen_text(row: Transaction, named: NamedRecord) -> str:
     number = None if is_in_rocksdb(named) else named.queue_offset
-    mark = next((mark for mark in row["op_marks"] if mark["half_queue_offset"] == number), None)
-    op = "" if mark is None else f"op message at queue offset {mark['queue_offset']}"
-    finals = row["final_records"]
+    mark = next((mark for mark in row.op_marks if mark.half_queue_offset == number), None)
+    op = "" if mark is None else f"op message at queue offset {mark.queue_offset}"
+    finals = row.final_records
     if not finals:
         return f"{op}, no final"
     final = finals[-1]
-    return f"final in {final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}, {op}"
+    return f"final in {final.topic} queue {final.queue_id} at queue offset {final.queue_offset}, {op}"

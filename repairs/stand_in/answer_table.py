@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: One transaction and what a stand-in answers.
 ANSWERS = pa.schema(
@@ -28,7 +30,7 @@ ANSWERS = pa.schema(
         TRANSACTIONS.field("state"),
         column(
             "answer", pa.string(), "commit or rollback; null: no answer, and the broker will check it again",
-            values=("commit", "rollback"),
+            values=ANSWERED,
         ),
         column("answer_reason", pa.string(), "source of the answer, or why there is none"),
         column("asked_count", pa.int32(), "number of checks that the stand-in received for it"),
@@ -46,21 +48,21 @@ ANSWERS = pa.schema(
 class Task:
     """One transaction and the progress of its answer.
 
-    Shape: `row` is the last row of TRANSACTIONS that was read. `named`, `before` and `receipt` belong to the last
+    Shape: `transaction` is as it was read last. `named`, `before` and `receipt` belong to the last
            answer, which is open until `outcome` is final; `decided`: the decision that the broker acknowledged;
            `closed_queue_offset`: the newest copy that was closed after the decision.
     """
 
-    row: Mapping[str, Any]
+    transaction: Transaction
     given: GivenAnswer
     asked_count: int = 0
     check: Check | None = None
     named: NamedRecord | None = None
-    before: Mapping[str, Any] | None = None
+    before: Transaction | None = None
     receipt: Receipt | None = None
     outcome: ActOutcome | None = None
     outcome_reason: str | None = None
-    decided: str | None = None
+    decided: ActKind | None = None
     proof_until: float | None = None
     situation: Situation | None = None
     closed_queue_offset: int = -1
@@ -68,7 +70,7 @@ class Task:
     @property
     def transaction_id(self) -> str:
         """Its id."""
-        return str(self.row["transaction_id"])
+        return self.transaction.transaction_id
 
     @property
     def is_open(self) -> bool:
@@ -82,16 +84,16 @@ class Task:
 
     def as_row(self) -> dict[str, Any]:
         """The task as a row of ANSWERS."""
-        finals = self.row["final_records"]
+        finals = self.transaction.final_records
         values = {
             "answer": self.given.action, "answer_reason": self.given.why, "asked_count": self.asked_count,
             "outcome": self.outcome, "outcome_reason": self.outcome_reason,
             "half_queue_offset": None if self.named is None else self.named.queue_offset,
             "commit_log_offset": None if self.named is None else self.named.commit_log_offset,
-            "final_commit_log_offset": finals[-1]["commit_log_offset"] if finals else None,
+            "final_commit_log_offset": finals[-1].commit_log_offset if finals else None,
             "receipt_id": None if self.receipt is None else self.receipt.receipt_id,
         }  # fmt: skip
-        return {name: values[name] if name in values else self.row[name] for name in ANSWERS.names}
+        return {name: values[name] if name in values else getattr(self.transaction, name) for name in ANSWERS.names}
 
 
 def answers_table(tasks: Iterable[Task]) -> pa.Table:

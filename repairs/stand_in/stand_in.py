@@ -23,6 +23,7 @@ from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answ
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -30,6 +31,7 @@ from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_effects import CheckCursor, Effects
 from rmqtx.repairs.stand_in.answer_source import AnswerSource, GivenAnswer
 from rmqtx.repairs.stand_in.answer_table import Task
+from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
 #: Guards that can be overridden for a stand-in; overriding others makes no sense for an answer.
@@ -47,10 +49,10 @@ _HELD_SECONDS_MAX = 120.0
 class AnswerMedium(Protocol):
     """What a stand-in needs of live brokers; LiveMedium is one."""
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Return fresh rows of TRANSACTIONS for some ids."""
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
+        """Return some transactions as they are now, by their ids."""
 
-    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
+    def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
         """Return the situations of some rows."""
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
@@ -110,7 +112,7 @@ class StandIn:
 
     # -- before it starts -----------------------------------------------------------------------------------------
 
-    def propose(self, rows: Sequence[Mapping[str, Any]]) -> list[Task]:
+    def propose(self, rows: Sequence[Transaction]) -> list[Task]:
         """Return the answers for some transactions; `is_done` waits for these transactions."""
         tasks = [Task(row, given) for row, given in zip(rows, self._answers.of(rows), strict=True)]
         self.tasks.update((task.transaction_id, task) for task in tasks)
@@ -209,7 +211,7 @@ class StandIn:
         names = list(self._held)[:_BATCH]
         if not names:
             return
-        rows = {row["transaction_id"]: row for row in self._medium.look(names)}
+        rows = {row.transaction_id: row for row in self._medium.look(names)}
         found = [rows[name] for name in names if name in rows]
         situations = self._medium.situations(found, settled_ms=self._watch.alone_ms) if found else []
         answers = self._answers.of(found)
@@ -229,8 +231,8 @@ class StandIn:
         if task is None and self._is_ending:
             return True
         if task is None:
-            task = self.tasks[situation.transaction_id] = Task(situation.row, given, asked_count=1)
-        task.row, task.check = situation.row, check
+            task = self.tasks[situation.transaction_id] = Task(situation.transaction, given, asked_count=1)
+        task.transaction, task.check = situation.transaction, check
         if task.decided is not None:
             self._close_again(task, check)
             return True
@@ -279,9 +281,9 @@ class StandIn:
         named = replace(
             task.named, queue_offset=check.queue_offset, commit_log_offset=check.commit_log_offset, raw=b""
         )
-        situation = replace(task.situation, row=task.row)
-        receipt = self._receipt("close", named, situation)
-        receipt.named_copy = {**named.place(), "length_bytes": None}  # it was not read
+        situation = replace(task.situation, transaction=task.transaction)
+        receipt = self._receipt(ActKind.CLOSE, named, situation)
+        receipt.named_copy = replace(named.place(), length_bytes=None)  # it was not read
         receipt.notes.append(
             f"the answer {task.decided} was sent before; the check then put back half copy {check.queue_offset}"
         )
@@ -297,18 +299,20 @@ class StandIn:
             self._journal.end(receipt)
             return
         receipt.outcome = ActOutcome.ACCEPTED
-        finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # may not be visible yet
-        self._effects.await_closing(receipt, named, {**task.row, "final_records": finals})
+        finals = task.transaction.final_records
+        if not finals and task.decided == ActKind.COMMIT:
+            finals = (_NOT_VISIBLE_YET,)
+        self._effects.await_closing(receipt, named, replace(task.transaction, final_records=finals))
         self._note(f"{task.transaction_id}: closed half copy {check.queue_offset}, which the check had put back")
 
-    def _answer(self, task: Task, action: str, named: NamedRecord, situation: Situation, note: str) -> None:
+    def _answer(self, task: Task, action: ActKind, named: NamedRecord, situation: Situation, note: str) -> None:
         self._wait_turn()
         receipt = self._receipt(action, named, situation)
         receipt.notes.append(note)
-        task.named, task.before, task.receipt, task.situation = named, situation.row, receipt, situation
+        task.named, task.before, task.receipt, task.situation = named, situation.transaction, receipt, situation
         self._journal.begin(receipt)
         try:
-            answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
+            answer = self._medium.decide(named, situation, COMMIT if action == ActKind.COMMIT else ROLLBACK, receipt)
         except Unreachable as error:
             self._effects.end(task, ActOutcome.NOT_SENT, f"nothing was sent: {error.message}")
             return
@@ -324,24 +328,24 @@ class StandIn:
         task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
         self._note(f"{task.transaction_id}: answered {action} for half copy {named.queue_offset}")
 
-    def _receipt(self, action: str, named: NamedRecord, situation: Situation) -> Receipt:
-        row = situation.row
+    def _receipt(self, action: ActKind, named: NamedRecord, situation: Situation) -> Receipt:
+        row = situation.transaction
         return Receipt(
             action=action, transaction_id=situation.transaction_id, store=named.store,
-            producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
+            producer_group=row.producer_group, topic=row.topic, keys=row.keys, reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), plan=None if self.conduct.plan is None else dict(self.conduct.plan),
-            named_copy=named.place(), state_before=row["state"], witnesses_before=witnesses_of(row),
+            named_copy=named.place(), state_before=row.state, witnesses_before=witnesses_of(row),
         )  # fmt: skip
 
     def _refuse(self, task: Task, refusal: Refusal) -> None:
         """Report once, and record, that a check is not answered."""
         if task.outcome == ActOutcome.REFUSED_BY_GUARD and task.outcome_reason == str(refusal):
             return
-        row = task.row
+        row = task.transaction
         task.receipt = Receipt(
-            action=task.given.action or "answer", transaction_id=task.transaction_id, store=row["store"],
-            producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
-            overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
+            action=task.given.action or ActKind.ANSWER, transaction_id=task.transaction_id, store=str(row.store),
+            producer_group=row.producer_group, topic=row.topic, keys=row.keys, reason=self.conduct.reason,
+            overrides=list(self.conduct.overrides), state_before=row.state, witnesses_before=witnesses_of(row),
         )  # fmt: skip
         self._note(f"{task.transaction_id}: not answered: {refusal}")
         self._effects.end(task, ActOutcome.REFUSED_BY_GUARD, str(refusal))
@@ -358,4 +362,6 @@ class StandIn:
             self._next_answer = time.monotonic() + 1 / self.conduct.max_per_second
 
 
+#: In the place of a COMMIT record that the broker acknowledged, and that no look-up has shown.
+_NOT_VISIBLE_YET = FinalRecord("", "", 0, 0, 0, 0)
 _NOTE = "answered the broker's check of half copy {} in place of the producer group"

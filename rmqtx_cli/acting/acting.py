@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
@@ -129,7 +129,7 @@ class ActOptions:
         )
 
 
-def acting_command(action: str, text: str) -> Callable[..., Any]:
+def acting_command(action: ActKind, text: str) -> Callable[..., Any]:
     """The command for one action on one or several transactions. `text`: its help."""
 
     def command(
@@ -212,36 +212,37 @@ def carry_out_confirmed(
 
 def print_act(checked_act: CheckedAct, voice: Voice) -> None:
     """Print what will be done to a transaction, or the guards that refuse it, one line each."""
-    row, named = checked_act.situation.row, checked_act.named
-    conditions, sent_ms = checked_act.situation.conditions, row["half_store_time_ms"]
+    row, named = checked_act.situation.transaction, checked_act.named
+    conditions, sent_ms = checked_act.situation.conditions, row.half_store_time_ms
     age = age_text(sent_ms, conditions.now_ms, conditions.stopped_time_ms) if sent_ms else "?"
-    checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
+    checks = "checks not counted" if row.checks_count is None else count(row.checks_count, "check")
     facts = [
-        str(row["state"]), f"age {age}", checks, topic_words(row["topic"]),
-        group_words(row["producer_group"]), *([f"keys {row['keys']}"] if row["keys"] else []),
+        str(row.state), f"age {age}", checks, topic_words(row.topic),
+        group_words(row.producer_group), *([f"keys {row.keys}"] if row.keys else []),
     ]  # fmt: skip
     action = checked_act.order.request.action
-    voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
+    voice.note(f"{action} {row.transaction_id} ({', '.join(facts)})")
     for refusal in checked_act.refusals:
         why = f"refused by {with_places(str(refusal))}"
-        say.error(f"  {why}" if not voice.quiet else f"{row['transaction_id']}: {why}")
+        say.error(f"  {why}" if not voice.quiet else f"{row.transaction_id}: {why}")
     if checked_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
-        is_rollback = action == "close" and row["state"] not in (State.COMMITTED, State.ROLLED_BACK)
+        is_rollback = action == ActKind.CLOSE and not row.is_decided
         does = "ROLLBACK (no decision was found: this rolls it back)" if is_rollback else _DOES[action]
         voice.note(f"  {does} at {place} of {named.store}")
 
 
 _DOES = {
-    "commit": "COMMIT", "rollback": "ROLLBACK", "discard": "a saved copy, then ROLLBACK",
-    "close": "ROLLBACK (delivers nothing, the decision stays)", "resume": "a new half copy of the record",
+    ActKind.COMMIT: "COMMIT", ActKind.ROLLBACK: "ROLLBACK", ActKind.DISCARD: "a saved copy, then ROLLBACK",
+    ActKind.CLOSE: "ROLLBACK (delivers nothing, the decision stays)", ActKind.RESUME: "a new half copy of the record",
 }  # fmt: skip
 
 
 def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:
     actions = ", ".join(dict.fromkeys(one.order.request.action for one in acts))
     doubted = sum(
-        one.order.request.action == "commit" and "may_be_decided" in one.situation.row["flags"] for one in acts
+        one.order.request.action == ActKind.COMMIT and "may_be_decided" in one.situation.transaction.flags
+        for one in acts
     )
     doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
     return agreed(f"{warning}: {actions} {count(len(acts), 'transaction')}{doubt}")
@@ -258,7 +259,7 @@ def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
     """The exit status for some receipts."""
     return exit_status.combined(
         exit_status.DONE if receipt.outcome == ActOutcome.ACCEPTED and (
-            not is_proof_wanted or (receipt.action == "resume" and receipt.witnesses_after)
+            not is_proof_wanted or (receipt.action == ActKind.RESUME and receipt.witnesses_after)
         ) else _STATUS[receipt.outcome]
         for receipt in receipts
     )  # fmt: skip

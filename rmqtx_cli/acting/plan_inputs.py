@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.source import refuse_file_options
@@ -47,7 +48,7 @@ class PlanInputs(Protocol):
     def everything(self) -> VerdictReading:
         """Rows of all transactions."""
 
-    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+    def situations(self, rows: list[Transaction]) -> list[Situation]:
         """Each row with the facts that guards need. `rows`: all or some of those read before."""
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -104,7 +105,7 @@ class LivePlanInputs:
 
         return audit(self.live.brokers, members=self.live.members)
 
-    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+    def situations(self, rows: list[Transaction]) -> list[Situation]:
         """See `PlanInputs`."""
         return self.medium.situations(rows, settled_ms=0)
 
@@ -179,7 +180,7 @@ class FilePlanInputs:
         self._reading = reading
         return reading
 
-    def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
+    def situations(self, rows: list[Transaction]) -> list[Situation]:
         """See `PlanInputs`."""
         from rmqtx.repairs.acts.file_situations import file_situations
 

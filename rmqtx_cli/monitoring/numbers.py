@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rmqtx.verdicts.check.half_lag import half_lag
+from rmqtx.verdicts.model.strength import Strength
 
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]
@@ -16,7 +17,7 @@ Place = Mapping[str, Any]
 #: last run.
 PENDING, WITHOUT_OP, ENDED = "pending", "without_op", "ended"
 #: The number of transactions by store, cause and strength.
-Causes = Counter[tuple[str, str, str]]
+Causes = Counter[tuple[str, str, Strength]]
 #: The numbers of a store that must not become smaller.
 ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
@@ -120,7 +121,7 @@ class Numbers:
 
     def causes_in_order(
         self, counted: Collection[str] = (PENDING, WITHOUT_OP, ENDED)
-    ) -> list[tuple[str, str, str, int]]:
+    ) -> list[tuple[str, str, Strength, int]]:
         """Store, cause, strength and number of transactions; most transactions first, explaining causes before.
 
         `counted`: what an alert counts; only the causes of these transactions.
@@ -129,7 +130,7 @@ class Numbers:
         for kind, of in self.causes_of.items():
             causes.update(of if kind in counted else {})
         found = [(*key, count) for key, count in causes.items() if count]
-        return sorted(found, key=lambda one: (-one[3], one[2] != "explains", one))
+        return sorted(found, key=lambda one: (-one[3], one[2] != Strength.EXPLAINS, one))
 
     @property
     def pending_count(self) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
@@ -44,11 +45,11 @@ def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
 
 def _first_cause(numbers: Numbers, counted: set[str]) -> list[str]:
     """Return a sentence on the cause of most of the counted transactions, if one is known."""
-    of_all: Counter[tuple[str, str]] = Counter()
+    of_all: Counter[tuple[str, Strength]] = Counter()
     for _, word, strength, number in numbers.causes_in_order(counted):
         of_all[word, strength] += number
     return [
-        f"cause: {word} {'explains' if strength == 'explains' else 'could explain'} {count(number, 'transaction')}"
+        f"cause: {word} {strength.replace('_', ' ')} {count(number, 'transaction')}"
         for (word, strength), number in of_all.most_common(1)
     ]
 
@@ -102,8 +103,9 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
 def _by_cause(numbers: Numbers) -> Counter[str]:
     """Return the number of transactions by label: the cause explains them, or only could."""
     found: Counter[str] = Counter()
-    for _, word, strength, number in sorted(numbers.causes_in_order(), key=lambda one: (one[2] != "explains", one[1])):
-        found[f"{'' if strength == 'explains' else 'possible_'}cause_{word}"] += number
+    causes = sorted(numbers.causes_in_order(), key=lambda one: (one[2] != Strength.EXPLAINS, one[1]))
+    for _, word, strength, number in causes:
+        found[f"{'' if strength == Strength.EXPLAINS else 'possible_'}cause_{word}"] += number
     return found
 
 

@@ -43,9 +43,9 @@ def words(incomplete: str) -> list[str]:
 
 def actions(incomplete: str) -> list[str]:
     """Return the actions of `plan`, and `show`."""
-    from rmqtx.repairs.receipts.plan_file import ACTIONS
+    from rmqtx.repairs.receipts.act_kind import PLANNED
 
-    return _beginning([*ACTIONS, "show"], incomplete)
+    return _beginning([*PLANNED, "show"], incomplete)
 
 
 def guards(incomplete: str) -> list[str]:

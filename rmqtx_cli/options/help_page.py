@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rmqtx.repairs.receipts.act_kind import PLANNED
+
 #: Options by purpose, in the order of the page; an option that no group lists is in the section "Options".
 #: The names are those of the parameters, as commands declare them.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -30,12 +32,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "General": ("verbose", "quiet", "help"),
 }  # fmt: skip
 _REST = "Options"
-_ACTING = ("commit", "rollback", "discard", "resume", "close")
 #: Sections of options that have another purpose in a command, by command and option.
 _ELSEWHERE: dict[tuple[str, str], str] = {
     ("check", "timeout"): _REST, ("answer", "group"): _REST, ("probe", "group"): _REST, ("probe", "topic"): _REST,
-    ("bundle", "output"): _REST, ("plan", "output"): _REST, **{(name, "group"): _REST for name in _ACTING},
-    **{(name, "to"): "Stores" for name in (*_ACTING, "apply", "set")},
+    ("bundle", "output"): _REST, ("plan", "output"): _REST, **{(name, "group"): _REST for name in PLANNED},
+    **{(name, "to"): "Stores" for name in (*PLANNED, "apply", "set")},
 }  # fmt: skip
 #: Place of an option that is only in a group by `_ELSEWHERE`.
 _AFTER_STORE = 1

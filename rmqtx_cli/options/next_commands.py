@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx_cli.words.times import known_time_ms, time_text
 
 #: The parsed command line of this run, as Typer has it; None in a program that calls no command.
@@ -29,7 +30,6 @@ PLACES = (
 )  # fmt: skip
 #: Commands on one transaction, as the sentences of guards name them: without a place, unless it is a running broker.
 _IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]++)(?! -n )")
-_CHANGES_FILES = frozenset({"commit", "rollback", "resume", "close", "discard"})
 #: Of these commands --at is the time of the state; of `simulate` it is the clock.
 _WITH_PAST_STATES = ("show", "pending", "audit", "diagnose")
 #: In the place of a version that the reader must add.
@@ -61,7 +61,7 @@ def with_places(text: str) -> str:
 
 def _placed(name: str, identity: str) -> str:
     placed = carried(f"rmqtx {name} {quoted(identity)}", (*PLACES, *CARRIED))
-    if name not in _CHANGES_FILES or " --store " not in placed:
+    if name not in PLANNED or " --store " not in placed:
         return placed
     version = "" if " --broker-version " in placed else f" --broker-version {_VERSION_TO_ADD}"
     return f"{placed} --to DIR{version}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.model.reading import VerdictReading
 
 #: How a strength is printed.
-STRENGTH_WORDS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
+STRENGTH_WORDS = {
+    Strength.EXPLAINS: "explains", Strength.COULD_EXPLAIN: "could explain", Strength.RULED_OUT: "ruled out",
+}  # fmt: skip
 _LABEL_CELLS = 16
 _GROUPS_NAMED_MAX = 3
 _PAGE_SOURCES = (
@@ -69,7 +72,7 @@ def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
         if place:
             yield ""
         yield from _part_lines(part, with_store=with_store)
-    ruled_out = [row for row in rows if row["strength"] == "ruled_out"]
+    ruled_out = [row for row in rows if row["strength"] == Strength.RULED_OUT]
     if found and ruled_out:
         yield ""
     for row in ruled_out:
@@ -88,7 +91,7 @@ def cause_parts(rows: Sequence[Row]) -> list[list[Row]]:
     """
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["strength"] != "ruled_out":
+        if row["strength"] != Strength.RULED_OUT:
             parts.setdefault((row["store"], row["cause"]), []).append(row)
     return sorted((sorted(part, key=_by_strength) for part in parts.values()), key=lambda part: _by_strength(part[0]))
 
@@ -96,7 +99,7 @@ def cause_parts(rows: Sequence[Row]) -> list[list[Row]]:
 def _part_lines(part: Sequence[Row], *, with_store: bool) -> Iterator[str]:
     """One cause in one store: how much it explains, examples, what follows, what to do; briefly if it explains none."""
     best = part[0]
-    is_brief = best["strength"] != "explains"
+    is_brief = best["strength"] != Strength.EXPLAINS
     yield f"{best['cause']}: {best['title']}"
     if with_store:
         yield _labelled("store", escaped(best["store"]))

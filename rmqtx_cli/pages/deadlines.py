@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.words.durations import duration_text
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.deadlines.deadline import Deadline
-    from rmqtx.verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.predicted import Prediction
 
 #: What a prediction assumes, in a few words.
 _ASSUMED = {"settings": "settings", "version": "release", "log": "a log without damage"}
@@ -40,7 +42,7 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
 
 def _event_text(event: str | None) -> str | None:
     """What happens next, in words; nothing if the deadline has all, or if it is not known."""
-    return None if event in (None, "none", "unknown") else EVENTS[event]
+    return None if event in (None, NextEvent.NONE, NextEvent.UNKNOWN) else EVENTS[NextEvent(event)]
 
 
 def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -> str:
@@ -51,7 +53,7 @@ def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -
     time_ms = transaction["next_event_at_ms"]
     when = "" if time_ms is None else f"{',' if ',' in event else ''} {in_text(time_ms, now_ms)}"
     started = f" {IF_STARTED}" if when and not deadline.is_running else ""
-    answer = EFFECTS.get(transaction["answer_effect"] or "")
+    answer = EFFECTS.get(transaction["answer_effect"])
     effect = "" if answer is None else f"; {answer}"
     assumed = ", ".join(_ASSUMED[name] for name in deadline.assumed)
     return f"{event}{when}{started}{effect}{f' (assumed: {assumed})' if assumed else ''}"

@@ -31,7 +31,8 @@ from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
-from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
+from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST
+from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
 from rmqtx.verdicts.causes.cause import STRENGTHS
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES

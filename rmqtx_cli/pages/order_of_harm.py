@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS
 from rmqtx.verdicts.model.replicas import are_in_several_stores
 from rmqtx.verdicts.model.state import State
@@ -50,8 +51,8 @@ class _Rows:
         self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
         self.are_unasked = self._are(batch, "next_event", UNASKED_WORDS)
-        self.are_cut = self._are(batch, "next_event", ("cut",))
-        self.are_unread = self._are(batch, "next_event", ("skipped",))
+        self.are_cut = self._are(batch, "next_event", (NextEvent.CUT,))
+        self.are_unread = self._are(batch, "next_event", (NextEvent.SKIPPED,))
         self._is_known = "next_event" in batch.schema.names and batch["next_event"].null_count < self.count
         self._effects = batch["answer_effect"] if self._is_known else None
 

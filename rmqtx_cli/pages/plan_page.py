@@ -28,19 +28,19 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 
     steps = plan.steps
-    by_action = Counter(step["action"] for step in steps)
+    by_action = Counter(step.action for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
     yield f"plan    {what}; made {time_text(plan.made_time_ms)} by {escaped(plan.made_by)}"
-    for reason, number in _by_kind(step["reason"] for step in steps).most_common():
+    for reason, number in _by_kind(step.reason for step in steps).most_common():
         yield f"why     {escaped(reason)}{f' ({number})' if number != len(steps) else ''}"
-    for (group, topic), number in Counter((step["producer_group"], step["topic"]) for step in steps).most_common():
+    for (group, topic), number in Counter((step.producer_group, step.topic) for step in steps).most_common():
         yield f"of      {escaped(str(group))} to {escaped(str(topic))}: {number}"
     for store in plan.stores:
         process = store["broker_process"]
         how = "the broker was running" if process is not None else "no broker was running"
         ended = ", and the last one had not stopped cleanly" if store["aborted"] and process is None else ""
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
-    if number := sum(may_deliver_rolled_back(step["action"], step["flags"]) for step in steps):
+    if number := sum(may_deliver_rolled_back(step.action, step.flags) for step in steps):
         yield f"refused {count(number, 'step')} by op-in-memory, unless apply has --override op-in-memory --reason TEXT"
     yield f"next    {apply_command(plan, file)} --dry-run"
     yield ""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES
-from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, STANDINGS, WITNESS
+from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS
+from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import escaped
@@ -89,13 +90,13 @@ def _head(receipt: Receipt) -> Iterator[str]:
         yield named("plan", f"{receipt.plan.get('file')} {receipt.plan.get('digest') or ''}")
     if receipt.named_copy:
         copy = receipt.named_copy
-        yield named("named", f"queue offset {copy['queue_offset']} at commit-log offset {copy['commit_log_offset']}")
+        yield named("named", f"queue offset {copy.queue_offset} at commit-log offset {copy.commit_log_offset}")
     if receipt.saved_message:
         yield named("kept in", receipt.saved_message)
     for note in receipt.notes:
         yield named("note", note)
     if receipt.rechecks:
-        latest = receipt.rechecks[-1]["standing"]
+        latest = receipt.rechecks[-1].standing
         yield named("since then", f"{latest}: {STANDINGS.get(latest, '')}")
 
 

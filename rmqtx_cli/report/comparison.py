@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.pages.summary import Summary
@@ -97,7 +98,7 @@ def _explained(diagnosis: Diagnosis) -> dict[str, int]:
     """Transactions by cause, over all stores; only causes that explain them."""
     counts: dict[str, int] = {}
     for row in diagnosis.table().to_pylist():
-        if row["strength"] == "explains":
+        if row["strength"] == Strength.EXPLAINS:
             counts[row["cause"]] = counts.get(row["cause"], 0) + row["transactions_count"]
     return counts
 

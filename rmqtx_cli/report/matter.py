@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.pages.causes import counts_lines
 from rmqtx_cli.pages.check_alive import check_sentence, next_lines
 from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
@@ -43,7 +44,7 @@ def _harm(found: Gathered) -> str:
 def _causes(found: Gathered) -> str:
     """How many transactions are unusual, and the cause of most of them."""
     counts = next(counts_lines(found.diagnosis))
-    first = next((row for row in found.diagnosis.table().to_pylist() if row["strength"] == "explains"), None)
+    first = next((row for row in found.diagnosis.table().to_pylist() if row["strength"] == Strength.EXPLAINS), None)
     return counts if first is None else f"{counts}; most often {first['cause']}: {first['title']}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.pages.causes import STRENGTH_WORDS, amount_text, cause_line, cause_parts, counts_lines, example_text
 from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
@@ -34,7 +35,7 @@ def causes_section(found: Gathered) -> Section:
         described.append(Paragraph(f"{len(of_causes) - CAUSES_MAX} further causes: rmqtx diagnose lists all."))
     if ruled_out := [f"{row['cause']}: the records of {row['transactions_count']} would fit, but not the release of "
                      f"the broker, or its configuration ({row['releases']})"
-                     for row in rows if row["strength"] == "ruled_out"]:  # fmt: skip
+                     for row in rows if row["strength"] == Strength.RULED_OUT]:  # fmt: skip
         described += [Paragraph("Ruled out:"), Items(ruled_out[:CAUSES_MAX])]
     return Section("Causes", "causes", described)
 

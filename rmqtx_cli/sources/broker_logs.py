@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
@@ -145,7 +146,7 @@ class BrokerLogs:
         from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
         return self.has_problems and any(
-            row["strength"] == "could_explain" and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
+            row["strength"] == Strength.COULD_EXPLAIN and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
         )
 
 

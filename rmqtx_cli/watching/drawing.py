@@ -91,7 +91,7 @@ def _head(model: Model, title: str, columns: int, now_ms: int) -> Iterator[tuple
     yield when + cut(title, max(1, columns - len(when)), keeps_end=True), "bold"
     yield _pending_text(last, now_ms), "red" if any(one.check_stopped for one in last.numbers.stores) else ""
     yield _rates_text(model, last), ""
-    causes = [f"{word} {'explains' if how == 'explains' else 'could explain'} {grouped(number)}"
+    causes = [f"{word} {how.replace('_', ' ')} {grouped(number)}"
               for _, word, how, number in last.numbers.causes_in_order({PENDING})[:2]]
     if model.failure:
         yield f"reading failed: {model.failure}", "bold red"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
@@ -106,7 +107,7 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
     source, store = corpus.unpack(name, tmp_path / "source"), tmp_path / "rig" / "store"
     store.parent.mkdir()
     poisons = {row["transaction_id"]: row["case"] for row in rows if row["case"].startswith("poison.")}
-    orders = {identity: ("commit", "rollback")[number % 2] for number, identity in enumerate(poisons)}
+    orders = {identity: (ActKind.COMMIT, ActKind.ROLLBACK)[number % 2] for number, identity in enumerate(poisons)}
     receipts = act(
         medium_of(source, version, Destination(copy=store), made["broker_conf"]), Journal(tmp_path / "r.jsonl"), orders
     )
@@ -114,7 +115,7 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
     assert poison_place(store, tmp_path, version) == []
     booted = Boot(store.parent, version, name)
     delivered = {case: booted.seen.delivered[case] for case in poisons.values()}
-    assert delivered == {poisons[identity]: int(what == "commit") for identity, what in orders.items()}
+    assert delivered == {poisons[identity]: int(what == ActKind.COMMIT) for identity, what in orders.items()}
     assert not set(poisons.values()) & (booted.put_back | booted.seen.checks)
     assert {row["case"] for row in rows if row["plan"] in ("poison_before", "poison_after")} <= booted.put_back
     print(f"BOOTED | {version} | poison | copy | {len(poisons)} poison halves settled | "

@@ -26,6 +26,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import blank_head
 from rmqtx.verdicts.audit.local_audit import audit
@@ -54,17 +55,18 @@ SEND_MESSAGE = 10
 FILLER_TOPIC = "filler"
 
 
-def orders_for(rows: list[corpus.Row]) -> dict[str, str]:
+def orders_for(rows: list[corpus.Row]) -> dict[str, ActKind]:
     """What is done to which transaction: each action at least once where the store has one that it fits."""
     known = [row for row in rows if row["plan"] != "without_id"]
     plain = [row for row in known if row["state"] == "PENDING" and not set(row["flags_at_least"])]
     given_up = [row for row in known if row["state"] == "DISCARDED"]
     names = [row["transaction_id"] for row in plain]
     half = len(names) // 2
-    orders = dict.fromkeys(names[:half], "commit") | dict(zip(names[half:], ("rollback", "discard"), strict=False))
-    orders |= dict(zip((row["transaction_id"] for row in given_up), ("commit", "resume"), strict=False))
+    orders = dict.fromkeys(names[:half], ActKind.COMMIT)
+    orders |= dict(zip(names[half:], (ActKind.ROLLBACK, ActKind.DISCARD), strict=False))
+    orders |= dict(zip((row["transaction_id"] for row in given_up), (ActKind.COMMIT, ActKind.RESUME), strict=False))
     decided = [row["transaction_id"] for row in known if row["state"] == "COMMITTED" and row["open"]]
-    return orders | dict.fromkeys(decided[:1], "close")
+    return orders | dict.fromkeys(decided[:1], ActKind.CLOSE)
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +166,14 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
         with booted(rig, seen.take) as agent:
             seen.meet_clients(agent, made)
             put_back = {seen.case(one) for one in rig.pull(agent, HALF_TOPIC) if one["commit_log_offset"] >= end}
-            for one in done("resume"):
+            for one in done(ActKind.RESUME):
                 commit(rig, agent, seen, one)
             seen.until_quiet()
     wanted = Counter({row["case"]: len(row["final_records"]) for row in rows if row["final_records"]})
-    wanted.update(done("commit", "resume"))
+    wanted.update(done(ActKind.COMMIT, ActKind.RESUME))
     known = {row["case"] for row in rows}
     assert {one: seen.delivered[one] for one in known if seen.delivered[one]} == dict(wanted)
-    ended, resumed = done("commit", "rollback", "discard", "close"), done("resume")
+    ended, resumed = done(ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE), done(ActKind.RESUME)
     open_before = {row["case"] for row in rows if row["open"]}
     # A copy is put back for each check, also where a 5.x producer that has sent nothing yet is not asked.
     assert (put_back | seen.checks) & ended == set()
@@ -191,7 +193,7 @@ STATES = {"commit": "COMMITTED", "resume": "COMMITTED", "rollback": "ROLLED_BACK
 
 
 def require_states(
-    store: Path, version: str, conf: dict[str, str], rows: list[corpus.Row], orders: dict[str, str]
+    store: Path, version: str, conf: dict[str, str], rows: list[corpus.Row], orders: dict[str, ActKind]
 ) -> None:
     """Each transaction is what was asked for, all others what they were; of what the broker left."""
     reading = audit([open_store(store)], lambda one: broker_settings(one, conf=conf, version=version))

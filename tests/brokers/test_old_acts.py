@@ -17,6 +17,7 @@ import pytest
 from rmqtx.readers.old_tables.state_table import STATES, state_slots
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus, maven
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
@@ -115,7 +116,7 @@ def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, t
     name = f"upgraded-4.2.0-{version}"
     root = corpus.unpack(name, tmp_path)
     pending = prepared_rows(rows_of(root, version))
-    orders = dict(zip(pending, ("commit", "rollback", "commit", "discard"), strict=False))
+    orders = dict(zip(pending, (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.COMMIT, ActKind.DISCARD), strict=False))
     medium = medium_of(root, version, Destination(undo_file=tmp_path / "undo"))
     receipts = act(medium, Journal(tmp_path / "state" / "receipts.jsonl"), orders)
     assert {receipt.outcome for receipt in receipts} == {"proved"}
@@ -127,14 +128,14 @@ def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, t
         agent = rig.agent(on_event=events.append)
         rig.wait_broker(agent)
         agent.do("consumer", group="after", topics="orders,payments")
-        committed = [cases[one]["case"] for one, action in orders.items() if action == "commit"]
+        committed = [cases[one]["case"] for one, action in orders.items() if action == ActKind.COMMIT]
 
         def count(case: str) -> int:
             return sum(event["event"] == "delivered" and event["case"] == case for event in events)
 
         until("delivered", lambda: all(count(case) for case in committed))
         time.sleep(2.0)
-        ended = [cases[one]["case"] for one, action in orders.items() if action != "commit"]
+        ended = [cases[one]["case"] for one, action in orders.items() if action != ActKind.COMMIT]
         assert [count(case) for case in committed] == [1] * len(committed)
         assert [count(case) for case in ended] == [0] * len(ended)
 
@@ -145,7 +146,7 @@ def act_live(shop: Shop) -> None:
     assert "prepared" in listed.stderr, listed.stderr
     shown = shop.rmqtx("show", "K-live_commit", *where[:2])
     assert "PENDING" in shown.stdout, shown.stderr
-    for action in ("commit", "rollback"):
+    for action in (ActKind.COMMIT, ActKind.ROLLBACK):
         done = shop.rmqtx(action, f"K-live_{action}", *where)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "proved" in done.stdout
@@ -158,7 +159,7 @@ def act_live(shop: Shop) -> None:
 
 
 def act_on_files(shop: Shop, version: str, place: Path) -> None:
-    for number, action in enumerate(("commit", "rollback", "discard")):
+    for number, action in enumerate((ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)):
         done = shop.rmqtx(
             action, f"K-file_{action}", "--store", shop.rig.store, "--in-place", "--undo", place / f"undo-{number}",
             "--broker-version", version, "--yes",

@@ -12,9 +12,11 @@ from typing import Any
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.in_progress_mark import read_mark
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower
@@ -89,12 +91,11 @@ def test_marks_and_memories(tmp_path: Path) -> None:
 
 def test_the_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "receipts.jsonl")
-    receipt = Receipt("commit", "7F", "/s", plan={"file": "p", "digest": "d"}, notes=["a"])
+    receipt = Receipt(ActKind.COMMIT, "7F", "/s", plan={"file": "p", "digest": "d"}, notes=["a"])
     receipt.asked("END_TRANSACTION", {"msgId": "7F"})
     journal.begin(receipt)
     journal.end(receipt)
-    journal.recheck(receipt.receipt_id, {"rechecked_time_ms": 1, "who": "a", "standing": "undone",
-                                         "standing_reason": "b"})  # fmt: skip
+    journal.recheck(receipt.receipt_id, Recheck(1, "a", StandingWord.UNDONE, "b"))
 
     def read(text: str) -> object:
         journal.path.write_text(text)

@@ -100,21 +100,22 @@ def test_the_plan_holds_what_the_ledger_settles(rmqtx: Run, common: Path, ledger
     assert result.status == DONE
     plan = read_plan(tmp_path / "plan.json")
     truth = {row["transaction_id"]: row for row in corpus.expected(ledgers.NAME)}
-    assert {truth[step["transaction_id"]]["case"]: step["action"] for step in plan.steps} == ledgers.PLANNED
+    assert {truth[step.transaction_id]["case"]: step.action for step in plan.steps} == ledgers.PLANNED
     for step in plan.steps:
-        row = truth[step["transaction_id"]]
+        row = truth[step.transaction_id]
         newest = row["half_copies"][-1]
-        assert step["half_copy"]["commit_log_offset"] == newest["commit_log_offset"]
-        assert step["half_copy"]["queue_offset"] == newest["queue_offset"]
-        assert step["state"] == row["state"]
+        assert step.half_copy is not None
+        assert step.half_copy.commit_log_offset == newest["commit_log_offset"]
+        assert step.half_copy.queue_offset == newest["queue_offset"]
+        assert step.state == row["state"]
         data = (common / "commitlog" / f"{0:020d}").read_bytes()
         at = newest["commit_log_offset"]
-        assert step["half_copy"]["length_bytes"] == int.from_bytes(data[at : at + 4], "big")
-        assert step["half_copy"]["body_crc"] == int.from_bytes(data[at + 8 : at + 12], "big") & 0x7FFFFFFF
-        kinds = [witness["kind"] for witness in step["witnesses"]]
+        assert step.half_copy.length_bytes == int.from_bytes(data[at : at + 4], "big")
+        assert step.half_copy.body_crc == int.from_bytes(data[at + 8 : at + 12], "big") & 0x7FFFFFFF
+        kinds = [witness.kind for witness in step.witnesses]
         assert kinds.count("half_copy") == len(row["half_copies"])
         assert kinds.count("final_record") == len(row["final_records"])
-        assert ledgers.keys_of(row["case"]) in step["reason_from"]
+        assert ledgers.keys_of(row["case"]) in step.reason_from
     (store,) = plan.stores
     cursors = check_cursors(open_store(common))
     assert store["half_cursors"] == [{"queue_id": 0, "next_queue_offset": (cursors.half or {})[0]}]
@@ -214,7 +215,7 @@ def test_what_cannot_be_known_is_status_3(rmqtx: Run, tmp_path: Path, ledger: st
     row = rows[ledgers.keys_of("pending.0")]
     assert (row["state"], row["ledger_word"], row["advice"], row["outcome"]) == ("UNDECIDABLE", "done", "none", "open")
     assert result.status == INCOMPLETE
-    planned = {step["state"] for step in read_plan(tmp_path / "p.json").steps}
+    planned = {step.state for step in read_plan(tmp_path / "p.json").steps}
     assert planned == {"DISCARDED"}  # its copy in the discard topic proves it without any cursor
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.plans.apply_plan import missing_stores
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
-from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.words.exit_status import (
     DONE,
     FINDINGS,
@@ -43,14 +46,14 @@ def expected(state: str) -> dict[str, Any]:
     return next(row for row in rows if row["case"] == PLAIN[state])
 
 
-def receipt(action: str, row: dict[str, Any], outcome: str = "proved", **more: Any) -> Receipt:
+def receipt(action: ActKind, row: dict[str, Any], outcome: str = "proved", **more: Any) -> Receipt:
     """A receipt of an act on a transaction of the corpus, as if it had been ours that decided it."""
     made = Receipt(
         action, row["transaction_id"], "broker-a@127.0.0.1:10911", producer_group="shop", topic=row["topic"],
         keys=row["keys"], reason="OPS-1", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[{"kind": "half_copy", "store": "x", **_place(copy)} for copy in row["half_copies"]], **more,
     )  # fmt: skip
-    answered(made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}), 0, None)
+    made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}).answered(0, None)
     return made
 
 
@@ -77,8 +80,8 @@ def test_nothing_was_done_yet(rmqtx: Run, journal_directory: Path) -> None:
 
 
 def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
-    first = receipt("commit", expected("COMMITTED"))
-    second = receipt("rollback", expected("ROLLED_BACK"), "unknown")
+    first = receipt(ActKind.COMMIT, expected("COMMITTED"))
+    second = receipt(ActKind.ROLLBACK, expected("ROLLED_BACK"), "unknown")
     kept(first, second)
     rows = [json.loads(line) for line in rmqtx("receipts", "--format", "jsonl").out.splitlines()]
     assert [row["receipt_id"] for row in rows] == [second.receipt_id, first.receipt_id]
@@ -101,7 +104,7 @@ def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
 
 def test_one_receipt_in_full(rmqtx: Run) -> None:
     row = expected("COMMITTED")
-    made = receipt("commit", row, notes=["a\x1b[31mnote"], saved_message="/x.json")
+    made = receipt(ActKind.COMMIT, row, notes=["a\x1b[31mnote"], saved_message="/x.json")
     kept(made)
     for name in (made.receipt_id, made.receipt_id[:20], row["transaction_id"]):
         result = rmqtx("receipts", name)
@@ -113,7 +116,7 @@ def test_one_receipt_in_full(rmqtx: Run) -> None:
 
 
 def test_a_torn_journal_is_said_and_read(rmqtx: Run) -> None:
-    journal = kept(receipt("commit", expected("COMMITTED")))
+    journal = kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     journal.path.write_bytes(journal.path.read_bytes() + b'{"journal_ver')
     result = rmqtx("receipts", "--format", "csv", "--fields", "outcome")
     assert result.out.splitlines() == ["outcome", "proved"]
@@ -122,7 +125,7 @@ def test_a_torn_journal_is_said_and_read(rmqtx: Run) -> None:
 
 
 def test_another_journal_can_be_read(rmqtx: Run, tmp_path: Path) -> None:
-    journal = kept(receipt("commit", expected("COMMITTED")))
+    journal = kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(journal.path.read_bytes())
     assert rmqtx("receipts", "--journal", copy, "--format", "csv", "--quiet").out.count("\n") == 2
@@ -130,8 +133,8 @@ def test_another_journal_can_be_read(rmqtx: Run, tmp_path: Path) -> None:
 
 def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
     before = contents(common)
-    good, bad = receipt("commit", expected("COMMITTED")), receipt("rollback", expected("COMMITTED"))
-    journal = kept(good, receipt("rollback", expected("ROLLED_BACK")))
+    good, bad = receipt(ActKind.COMMIT, expected("COMMITTED")), receipt(ActKind.ROLLBACK, expected("COMMITTED"))
+    journal = kept(good, receipt(ActKind.ROLLBACK, expected("ROLLED_BACK")))
     result = rmqtx("receipts", "--recheck", "--store", common, "--format", "jsonl")
     assert (result.status, "rechecked: 2 stands" in result.err) == (DONE, True), result.err
     assert {json.loads(line)["standing"] for line in result.out.splitlines()} == {"stands"}
@@ -147,17 +150,17 @@ def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
 
 
 def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: Path) -> None:
-    made = receipt("commit", expected("COMMITTED"), "unknown")
+    made = receipt(ActKind.COMMIT, expected("COMMITTED"), "unknown")
     journal = kept(made)
     assert rmqtx("receipts", made.receipt_id, "--recheck", "--record", "--store", common).status == DONE
     (found,) = journal.read().receipts
-    assert [look["standing"] for look in found.rechecks] == ["stands"]
+    assert [look.standing for look in found.rechecks] == ["stands"]
     assert found.outcome == "unknown"
     assert "rechecks" in rmqtx("receipts", made.receipt_id).out
 
 
 def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
-    kept(receipt("commit", {**expected("COMMITTED"), "transaction_id": "7F00" * 8}))
+    kept(receipt(ActKind.COMMIT, {**expected("COMMITTED"), "transaction_id": "7F00" * 8}))
     result = rmqtx("receipts", "--recheck", "--store", common, "--format", "csv", "--fields", "standing")
     assert result.out.splitlines() == ["standing", "expired"]
 
@@ -185,7 +188,7 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
 def test_what_receipts_refuses(
     arguments: tuple[str, ...], status: int, told: str, rmqtx: Run, common: Path
 ) -> None:
-    kept(receipt("commit", expected("COMMITTED")))
+    kept(receipt(ActKind.COMMIT, expected("COMMITTED")))
     result = rmqtx("receipts", *(word.replace("STORE", str(common)) for word in arguments))
     assert (result.status, told in result.err) == (status, True), result.err
     assert result.err.count("\n") == 1
@@ -202,12 +205,13 @@ def test_a_plan_by_conditions_holds_what_hangs(rmqtx: Run, common: Path, tmp_pat
     listed = rmqtx("pending", common, "--group", "shop", "--format", "jsonl", "--quiet").out.splitlines()
     plan = read_plan(file)
     wanted = {row["transaction_id"]: row for row in map(json.loads, listed) if "immune" not in row["flags"]}
-    assert {step["transaction_id"] for step in plan.steps} == set(wanted)
+    assert {step.transaction_id for step in plan.steps} == set(wanted)
     for step in plan.steps:
-        row = wanted[step["transaction_id"]]
-        assert (step["action"], step["state"], step["reason"]) == ("rollback", "PENDING", "OPS-1")
-        assert step["half_copy"]["queue_offset"] == row["half_copies"][-1]["queue_offset"]
-        assert step["witnesses"] == witnesses_of(row)
+        row = wanted[step.transaction_id]
+        assert (step.action, step.state, step.reason) == ("rollback", "PENDING", "OPS-1")
+        assert step.half_copy is not None
+        assert step.half_copy.queue_offset == row["half_copies"][-1]["queue_offset"]
+        assert [asdict(one) for one in step.witnesses] == witnesses_of(Transaction.of(row))
     assert plan.made_from["command"] == "plan"
     assert result.out.count("rollback") == len(plan.steps)
     assert contents(common) == before
@@ -220,7 +224,7 @@ def test_a_plan_by_ids_tells_what_a_guard_refuses(rmqtx: Run, common: Path, tmp_
     assert result.status == SOME_REFUSED
     assert f"{done['transaction_id']}: not planned, refused by already-delivered" in result.err
     assert "not planned: 1 transaction (1 by already-delivered)" in result.err
-    assert [step["transaction_id"] for step in read_plan(tmp_path / "p.json").steps] == [hanging["transaction_id"]]
+    assert [step.transaction_id for step in read_plan(tmp_path / "p.json").steps] == [hanging["transaction_id"]]
 
 
 def test_a_transaction_named_twice_is_planned_once(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -236,8 +240,8 @@ def test_what_was_given_up_can_be_resumed(rmqtx: Run, common: Path, tmp_path: Pa
     words = ("--reason", "x", "--broker-conf", conf, "-o", tmp_path / "p.json")
     rmqtx("plan", "resume", "--all", "--store", common, *words)
     steps = read_plan(tmp_path / "p.json").steps
-    assert {step["state"] for step in steps} == {"DISCARDED"}
-    assert all(step["discard_copy"] is not None for step in steps)
+    assert {step.state for step in steps} == {"DISCARDED"}
+    assert all(step.discard_copy is not None for step in steps)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.audit.local_audit import audit
@@ -41,7 +43,9 @@ def _anywhere(value: Any) -> Any:
     return [_anywhere(one) for one in value] if isinstance(value, list) else value
 
 
-def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
+def act(
+    medium: FileMedium, journal: Journal, orders: Mapping[str, ActKind], conduct: Conduct | None = None
+) -> list[Receipt]:
     """What came of some actions, by transaction id."""
     conduct = conduct or Conduct()
     wanted = [ActOrder(name, ActRequest(action), "because") for name, action in orders.items()]

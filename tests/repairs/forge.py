@@ -11,8 +11,8 @@ from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
-from rmqtx.repairs.receipts.receipts import Receipt, answered
-from rmqtx.repairs.receipts.row_copies import copies_without_op
+from rmqtx.repairs.receipts.receipts import Receipt, Request
+from rmqtx.verdicts.model.transaction import Transaction
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000
@@ -38,6 +38,11 @@ def row(state: str = "PENDING", **more: Any) -> dict[str, Any]:
         "deliveries_count": 0,
         "reason_code": "check_to_come", "causes": None, **more,
     }  # fmt: skip
+
+
+def transaction(state: str = "PENDING", **more: Any) -> Transaction:
+    """The transaction of such a row."""
+    return Transaction.of(row(state, **more))
 
 
 def mark(half_queue_offset: int, queue_offset: int = 3) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def situation(facts: dict[str, Any] | None = None, surroundings: ActConditions |
     half = record(facts["half_copies"][-1]["queue_offset"]) if facts["half_copies"] else None
     discard = record(0, 999) if facts["discard_copies"] else None
     values = {"half_copy": half, "discard_copy": discard, "named": half, **more}
-    return Situation(facts, conditions=surroundings or around(), **values)
+    return Situation(Transaction.of(facts), conditions=surroundings or around(), **values)
 
 
 @dataclass
@@ -94,14 +99,14 @@ class FakeMedium:
     is_exclusive: bool = False
     is_untouched: bool = False
 
-    def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
         self.looks += 1
         if self.on_look is not None:
             self.on_look(self)
-        return [dict(self.rows[name]) for name in transaction_ids if name in self.rows]
+        return [Transaction.of(self.rows[name]) for name in transaction_ids if name in self.rows]
 
-    def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
-        return [situation(facts, replace(self.surroundings, settled_ms=settled_ms)) for facts in rows]
+    def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
+        return [situation(one.row(), replace(self.surroundings, settled_ms=settled_ms)) for one in rows]
 
     @contextmanager
     def claimed(self, situations: Iterable[Situation]) -> Iterator[Mapping[str, tuple[str, ...]]]:
@@ -111,7 +116,7 @@ class FakeMedium:
         self.waited_ms += wait_ms
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
-        numbers = [copy["queue_offset"] for copy in situation.row["half_copies"]]
+        numbers = [copy.queue_offset for copy in situation.transaction.half_copies]
         return record(queue_offset) if queue_offset in numbers else None
 
     def tail(self, transaction_ids: Collection[str]) -> Tail:
@@ -119,7 +124,7 @@ class FakeMedium:
         return Tail([(name, copy) for name, copy in found if name in transaction_ids], len(found))
 
     def open_copies(self, situation: Situation) -> list[int]:
-        return copies_without_op(situation.row)
+        return situation.transaction.copies_without_op()
 
     def check_cursors(self) -> dict[str, int]:
         return {} if self.cursor is None else {STORE: self.cursor}
@@ -138,13 +143,13 @@ class FakeMedium:
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         return self._act("resume", named.queue_offset, receipt.asked("RESUME_CHECK_HALF_MESSAGE", {}))
 
-    def _act(self, word: str, queue_offset: int, entry: dict[str, Any]) -> Answer:
+    def _act(self, word: str, queue_offset: int, entry: Request) -> Answer:
         self.acts.append((word, queue_offset))
         if self.on_act is not None:
             self.on_act(self, word, queue_offset)
         if isinstance(self.answer, Exception):
             raise self.answer
-        answered(entry, self.answer.code, self.answer.remark)
+        entry.answered(self.answer.code, self.answer.remark)
         return self.answer
 
 

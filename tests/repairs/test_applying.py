@@ -8,9 +8,11 @@ from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
 
@@ -18,7 +20,7 @@ KNOWN_AS = {"file": "p.json", "digest": "sha256:1"}
 NAMES = ("T1", "T2", "T3")
 
 
-def plan(action: str = "commit") -> Plan:
+def plan(action: ActKind = ActKind.COMMIT) -> Plan:
     """A plan of three transactions."""
     situations = [situation(row(transaction_id=name)) for name in NAMES]
     return plan_of(drafted(situations, ActRequest(action), "why", "me"), [live_store()], {}, 1)
@@ -29,7 +31,7 @@ def now(**changed: dict[str, Any]) -> FakeMedium:
     return FakeMedium({name: changed.get(name) or row(transaction_id=name) for name in NAMES})
 
 
-def earlier(name: str, outcome: str, digest: str = "sha256:1", action: str = "commit") -> Receipt:
+def earlier(name: str, outcome: str, digest: str = "sha256:1", action: ActKind = ActKind.COMMIT) -> Receipt:
     """A receipt of an earlier run."""
     facts = row()["half_copies"][0]
     witness = {"kind": "half_copy", **{key: facts[key] for key in ("store", "queue_id", "queue_offset")}}
@@ -57,7 +59,7 @@ def test_everything_is_left_of_a_new_plan() -> None:
     result = found(now())
     assert ids(result) == list(NAMES)
     order = result.acts[0].order
-    assert (order.request, order.reason, order.plan) == (ActRequest("commit", "shop"), "why", KNOWN_AS)
+    assert (order.request, order.reason, order.plan) == (ActRequest(ActKind.COMMIT, "shop"), "why", KNOWN_AS)
     assert not result.stale
     assert not result.notes
 
@@ -96,7 +98,7 @@ def test_what_was_done_and_is_asked_for_again_is_said_and_not_done_again() -> No
 
 def test_a_later_look_that_was_written_down_is_believed() -> None:
     receipt = earlier("T1", "unknown")
-    receipt.rechecks = [{"standing": "not_seen"}, {"standing": "stands"}]
+    receipt.rechecks = [Recheck(1, "w", word, "r") for word in (StandingWord.NOT_SEEN, StandingWord.STANDS)]
     result = found(now(T1=committed("T1")), [receipt])
     assert [one.transaction_id for one in result.done] == ["T1"]
     assert not result.settled

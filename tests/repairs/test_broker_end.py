@@ -11,6 +11,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.destinations import Destination
 from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.repairs.salvage.salvage import salvage
@@ -27,7 +28,7 @@ def test_records_of_rmqtx_make_no_broker_run_longer(version: str, tmp_path: Path
     before = rows_of(source, version)
     chosen = next(name for name, row in before.items() if row["state"] == "PENDING" and not row["flags"])
     copy = tmp_path / "copy"
-    act(medium_of(source, version, Destination(copy=copy)), journal, {chosen: "commit"})
+    act(medium_of(source, version, Destination(copy=copy)), journal, {chosen: ActKind.COMMIT})
     store = open_store(copy)
     assert not store.was_killed
     rebuild(PARTS, store, tmp_path / "rebuilt", store_sizes(store))

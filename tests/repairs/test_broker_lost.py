@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from tests.repairs.forge import FakeMedium, final, mark, row
@@ -26,8 +29,8 @@ class Losing(FakeMedium):
 
     lost_from, lost_to = 99, 99
 
-    def look(self, transaction_ids: object) -> list[dict[str, object]]:
-        found = super().look(transaction_ids)  # type: ignore[arg-type]
+    def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
+        found = super().look(transaction_ids)
         if self.lost_from <= self.looks < self.lost_to:
             raise Unreachable("the broker is gone")
         return found
@@ -47,7 +50,7 @@ def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[CheckedAct]
     medium = Losing({name: row(transaction_id=name) for name in NAMES}, on_act=decided)
     medium.lost_from, medium.lost_to = lost_from, lost_to
     journal = Journal(tmp_path / "r.jsonl")
-    acts = checked_acts([ActOrder(name, ActRequest("commit")) for name in NAMES], medium, CONDUCT)
+    acts = checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT)) for name in NAMES], medium, CONDUCT)
     carry_out(acts, medium, journal, CONDUCT, lambda _: None)
     return acts, medium, journal
 

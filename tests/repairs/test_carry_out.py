@@ -14,6 +14,7 @@ from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
@@ -28,7 +29,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def act(
-    medium: FakeMedium, journal: Journal, action: str = "commit", conduct: Conduct = QUICK, **request: Any
+    medium: FakeMedium, journal: Journal, action: ActKind = ActKind.COMMIT, conduct: Conduct = QUICK, **request: Any
 ) -> Receipt:
     acts = checked_acts([ActOrder("T1", ActRequest(action, **request), "because")], medium, conduct)
     carry_out(acts, medium, journal, conduct, lambda _: None)
@@ -41,7 +42,7 @@ def act(
 def test_a_commit_is_sent_once_and_proved(journal: Journal) -> None:
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
     receipt = act(medium, journal)
-    assert medium.acts == [("commit", 7)]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
     assert (receipt.outcome, receipt.state_before, receipt.state_after) == ("proved", "PENDING", "COMMITTED")
     assert medium.waited_ms == 8_500
 
@@ -65,11 +66,11 @@ def test_the_newest_copy_is_named_though_the_check_came_in_between(journal: Jour
 
     medium = FakeMedium({"T1": row()}, on_look=checked, on_act=as_a_broker)
     act(medium, journal)
-    assert medium.acts == [("commit", 9)]
+    assert medium.acts == [(ActKind.COMMIT, 9)]
 
 
 @pytest.mark.parametrize("action", ["commit", "rollback"])
-def test_a_copy_put_back_between_look_and_act_is_closed(journal: Journal, action: str) -> None:
+def test_a_copy_put_back_between_look_and_act_is_closed(journal: Journal, action: ActKind) -> None:
     def put_back(medium: FakeMedium, word: str, queue_offset: int) -> None:
         if len(medium.acts) == 1:
             medium.rows["T1"]["half_copies"] = [place(7, 700), place(9, 900)]
@@ -77,7 +78,7 @@ def test_a_copy_put_back_between_look_and_act_is_closed(journal: Journal, action
 
     medium = FakeMedium({"T1": row()}, on_act=put_back)
     receipt = act(medium, journal, action)
-    assert medium.acts == [(action, 7), ("rollback", 9)]
+    assert medium.acts == [(action, 7), (ActKind.ROLLBACK, 9)]
     assert receipt.outcome == "proved"
     assert len(receipt.requests) == 2
 
@@ -93,7 +94,7 @@ def test_what_the_check_puts_back_while_we_look_is_closed_at_once(journal: Journ
 
     medium = FakeMedium({"T1": row()}, on_act=slow)
     receipt = act(medium, journal, conduct=Conduct(prove_ms=500))
-    assert medium.acts == [("commit", 7), ("rollback", 9)]
+    assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 9)]
     assert receipt.outcome == "proved"
 
 
@@ -102,7 +103,7 @@ def test_older_copies_that_the_check_has_before_it_are_closed_too(journal: Journ
     facts = row(half_copies=[place(3, 300), place(5, 500), place(7, 700)])
     medium = FakeMedium({"T1": facts}, on_act=as_a_broker, cursor=5)
     receipt = act(medium, journal)
-    assert medium.acts == [("commit", 7), ("rollback", 5)]
+    assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 5)]
     assert receipt.outcome == "proved"
     assert receipt.notes == ["the check would have reached the older half copy 5 too: it was closed"]
 
@@ -113,8 +114,8 @@ def test_a_close_names_the_copy_that_has_no_op(journal: Journal) -> None:
         op_marks=[mark(7)], flags=["open_after_decision"], advice="close",
     )
     medium = FakeMedium({"T1": facts}, on_act=as_a_broker, cursor=3)
-    receipt = act(medium, journal, "close")
-    assert medium.acts == [("rollback", 5), ("rollback", 3)]
+    receipt = act(medium, journal, ActKind.CLOSE)
+    assert medium.acts == [(ActKind.ROLLBACK, 5), (ActKind.ROLLBACK, 3)]
     assert receipt.outcome == "proved"
 
 
@@ -132,7 +133,7 @@ def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
 
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late, cursor=7)
     receipt = act(medium, journal, conduct=Conduct(prove_ms=3_000))
-    assert medium.acts == [("commit", 7), ("rollback", 9)]
+    assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 9)]
     assert receipt.outcome == "proved"
     assert receipt.notes == ["the check put back half copy 9 meanwhile: it was closed too"]
 
@@ -140,7 +141,7 @@ def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
 @pytest.mark.parametrize("action", ["commit", "rollback"])
 @pytest.mark.parametrize(("cursor", "is_exclusive", "is_over"), [(7, False, False), (8, False, True), (7, True, True)])
 def test_a_receipt_shows_that_the_check_had_not_passed_the_copy(
-    journal: Journal, action: str, cursor: int, is_exclusive: bool, is_over: bool
+    journal: Journal, action: ActKind, cursor: int, is_exclusive: bool, is_over: bool
 ) -> None:
     """Without this note a user takes the transaction for closed, while the check may put its copy back."""
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, cursor=cursor, is_exclusive=is_exclusive)
@@ -160,7 +161,7 @@ def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
 
     medium = FakeMedium({"T1": row()}, on_act=lost, answer=NoAnswer("silence"))
     receipt = act(medium, journal, conduct=BRIEF)
-    assert medium.acts == [("commit", 7)]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
     assert receipt.outcome == "unknown"
 
 
@@ -185,7 +186,7 @@ def test_the_brokers_no_is_its_own_outcome(journal: Journal) -> None:
 def test_a_second_delivery_is_seen_while_it_is_watched(journal: Journal) -> None:
     def late(medium: FakeMedium) -> None:
         if medium.looks == 5:
-            as_a_broker(medium, "commit", 7)
+            as_a_broker(medium, ActKind.COMMIT, 7)
 
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
     receipt = act(medium, journal, conduct=Conduct(prove_ms=50, watch_ms=200))
@@ -199,7 +200,7 @@ def test_a_commit_after_our_rollback_contradicts_it(journal: Journal) -> None:
             medium.rows["T1"]["final_records"] = [final()]
 
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, on_look=late)
-    assert act(medium, journal, "rollback", Conduct(prove_ms=50, watch_ms=200)).outcome == "contradicted"
+    assert act(medium, journal, ActKind.ROLLBACK, Conduct(prove_ms=50, watch_ms=200)).outcome == "contradicted"
 
 
 def test_a_rollback_after_our_commit_contradicts_it(journal: Journal) -> None:
@@ -236,17 +237,17 @@ def test_a_commit_of_what_has_a_discard_copy_only_asks_for_a_half_first(journal:
 
     medium = FakeMedium({"T1": facts}, on_act=resumed)
     receipt = act(medium, journal)
-    assert medium.acts == [("resume", 0), ("commit", 20)]
+    assert medium.acts == [(ActKind.RESUME, 0), (ActKind.COMMIT, 20)]
     assert receipt.outcome == "proved"
     assert receipt.named_copy is not None
-    assert receipt.named_copy["queue_offset"] == 20
+    assert receipt.named_copy.queue_offset == 20
 
 
 def test_a_resume_is_accepted_not_committed(journal: Journal) -> None:
     facts = row("DISCARDED", discard_copies=[place(0, 999)])
     medium = FakeMedium({"T1": facts}, on_act=as_a_broker)
-    assert act(medium, journal, "resume").outcome == "accepted"
-    assert medium.acts == [("resume", 0)]
+    assert act(medium, journal, ActKind.RESUME).outcome == "accepted"
+    assert medium.acts == [(ActKind.RESUME, 0)]
 
 
 def test_an_override_is_in_the_receipt_and_lets_only_its_guard_pass(journal: Journal) -> None:
@@ -267,7 +268,7 @@ def test_a_short_wait_is_refused_unless_overridden(journal: Journal) -> None:
 def test_nothing_is_sent_where_no_receipt_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "receipts.jsonl").mkdir()
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
-    acts = checked_acts([ActOrder("T1", ActRequest("commit"))], medium, QUICK)
+    acts = checked_acts([ActOrder("T1", ActRequest(ActKind.COMMIT))], medium, QUICK)
     with pytest.raises(UnwritableFile):
         carry_out(acts, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
     assert medium.acts == []

@@ -22,6 +22,7 @@ from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.destinations import Destination
 from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe, unpack
@@ -34,15 +35,15 @@ from tests.representatives import rest_is_slow
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 
 
-def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, ActKind]:
     """Each action on a transaction that it fits."""
     plain = {"stalled", "never_checked", "resumed", "expires_soon"}
     waiting = [name for name, row in rows.items() if row["state"] == "PENDING" and set(row["flags"]) <= plain]
     given_up = [name for name, row in rows.items() if row["state"] == "DISCARDED" and "bad_body" not in row["flags"]]
     asked_again = [name for name, row in rows.items() if row["advice"] == "close"]
-    orders = dict(zip(waiting, ("commit", "rollback", "discard", "commit"), strict=False))
-    orders |= dict(zip(given_up, ("commit", "resume"), strict=False))
-    return orders | dict.fromkeys(asked_again[:1], "close")
+    orders = dict(zip(waiting, (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.COMMIT), strict=False))
+    orders |= dict(zip(given_up, (ActKind.COMMIT, ActKind.RESUME), strict=False))
+    return orders | dict.fromkeys(asked_again[:1], ActKind.CLOSE)
 
 
 @pytest.mark.parametrize("version", rest_is_slow(VERSIONS, quick=3))
@@ -50,19 +51,19 @@ def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: 
     source = unpack(f"common-{version}", tmp_path / "source")
     before, bytes_before = rows_of(source, version), content(source)
     orders = one_of_each(before)
-    assert {"commit", "rollback", "discard"} <= set(orders.values())
+    assert {ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD} <= set(orders.values())
     target = tmp_path / "target"
     receipts = act(medium_of(source, version, Destination(copy=target)), journal, orders)
     assert content(source) == bytes_before
     after = rows_of(target, version)
     for receipt in receipts:
         row = after[receipt.acted_on]
-        assert receipt.outcome == ("accepted" if receipt.action == "resume" else "proved"), receipt.notes
+        assert receipt.outcome == ("accepted" if receipt.action == ActKind.RESUME else "proved"), receipt.notes
         assert receipt.store == str(target)
         effect = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK", "resume": "PENDING"}
         assert row["state"] == effect.get(receipt.action, before[receipt.acted_on]["state"])
         assert "duplicate_commit" not in row["flags"]
-        assert "discarded_though_decided" not in row["flags"] or receipt.action == "close"
+        assert "discarded_though_decided" not in row["flags"] or receipt.action == ActKind.CLOSE
         assert row["advice"] == ("wait" if receipt.action == "resume" else "none")
     untouched = {name: row for name, row in before.items() if name not in orders}
     assert {name: _settled(row) for name, row in after.items() if name not in orders} == {
@@ -87,7 +88,7 @@ def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
     before = content(root)
     end = log_end(open_store(root))
     waiting = [name for name, row in rows_of(root, version).items() if row["state"] == "PENDING"]
-    orders = dict.fromkeys(waiting, "commit")
+    orders = dict.fromkeys(waiting, ActKind.COMMIT)
     undo_file = tmp_path / "undo"
     override = Conduct(overrides=("immunity", "op-in-memory"))
     receipts = act(medium_of(root, version, Destination(undo_file=undo_file)), journal, orders, override)
@@ -116,7 +117,8 @@ def test_a_full_file_is_closed_and_a_new_one_begun(tmp_path: Path, journal: Jour
     store = open_store(root)
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     act(
-        medium_of(root, "5.1.4", Destination(undo_file=tmp_path / "undo")), journal, dict.fromkeys(waiting, "commit"),
+        medium_of(root, "5.1.4", Destination(undo_file=tmp_path / "undo")), journal,
+        dict.fromkeys(waiting, ActKind.COMMIT),
         Conduct(overrides=("immunity",)),
     )
     size, last = store.commit_log[-1].size_bytes, store.commit_log[-1].base_offset
@@ -172,10 +174,10 @@ def test_what_has_a_discard_copy_alone_gets_a_half_copy_first(tmp_path: Path, jo
     for segment in segments[:first]:
         Path(segment.file).unlink()
     target = tmp_path / "target"
-    receipt = act(medium_of(root, "5.3.3", Destination(copy=target)), journal, {alone[0]: "commit"},
+    receipt = act(medium_of(root, "5.3.3", Destination(copy=target)), journal, {alone[0]: ActKind.COMMIT},
                   Conduct(overrides=("evidence-incomplete",)))[0]
     assert receipt.outcome == "proved", receipt.notes
-    assert [request["fields"]["record"] for request in receipt.requests] == ["half copy", "final", "op"]
+    assert [request.fields["record"] for request in receipt.requests] == ["half copy", "final", "op"]
     row = rows_of(target, "5.3.3")[alone[0]]
     assert row["state"] == "COMMITTED"
     assert row["op_marks"][0]["half_queue_offset"] == row["half_copies"][-1]["queue_offset"]
@@ -189,7 +191,7 @@ def test_a_copy_that_nobody_can_inflate_is_committed_by_an_older_one(
     name = f"poison-{version}"
     root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
     spoiled = [row["transaction_id"] for row in expected(name) if row["case"].startswith("poison.")]
-    orders = dict.fromkeys(spoiled, "commit")
+    orders = dict.fromkeys(spoiled, ActKind.COMMIT)
     end = log_end(open_store(root)).offset
     receipts = act(medium_of(root, version, Destination(copy=target)), journal, orders)
     assert [receipt.outcome for receipt in receipts] == ["proved"] * len(spoiled)
@@ -212,7 +214,7 @@ def test_a_discard_leaves_a_copy_where_the_version_writes_one(tmp_path: Path, jo
         root = unpack(f"common-{version}", tmp_path / version)
         name = next(name for name, row in rows_of(root, version).items() if row["state"] == "PENDING")
         target = tmp_path / f"{version}.target"
-        receipt = act(medium_of(root, version, Destination(copy=target)), journal, {name: "discard"},
+        receipt = act(medium_of(root, version, Destination(copy=target)), journal, {name: ActKind.DISCARD},
                       Conduct(overrides=("immunity",)))[0]
         assert receipt.outcome == "proved"
         assert Path(str(receipt.saved_message)).is_file()
@@ -300,7 +302,7 @@ def test_queues_that_are_not_numbered_as_their_records_are_refused(store: Path, 
     queue.write_bytes(data)
     name = next(name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING")
     with pytest.raises(UnsafeStore, match="ends at queue offset"):
-        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "rollback"},
+        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: ActKind.ROLLBACK},
             Conduct(overrides=("evidence-incomplete", "immunity")))
     assert not (store.parent / "x").exists()
     assert [receipt.outcome for receipt in journal.read().receipts] == ["not_sent"]
@@ -312,7 +314,7 @@ def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journ
     delayed = [name for name, row in rows_of(root, version).items() if "delayed_half" in row["flags"]]
     assert delayed
     medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
-    found = checked_acts([ActOrder(name, ActRequest("commit"), None) for name in delayed], medium, Conduct())
+    found = checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT), None) for name in delayed], medium, Conduct())
     assert all("cannot-be-written" in {refusal.guard for refusal in each.refusals} for each in found)
 
 
@@ -322,7 +324,7 @@ def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> 
         file.write_text(file.read_text().replace('"payments"', '"paymentz"'))
     rows = rows_of(store, "5.3.3")
     name = next(n for n, row in rows.items() if row["state"] == "PENDING" and row["topic"] == "payments")
-    receipt = act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: "commit"},
+    receipt = act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, {name: ActKind.COMMIT},
                   Conduct(overrides=("immunity",)))[0]
     assert receipt.outcome == "refused_by_guard"
     assert "payments is not in config/topics.json" in receipt.notes[0]
@@ -334,7 +336,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path) -> None:
     root = unpack("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
-    for each in checked_acts([ActOrder(name, ActRequest("commit"), None) for name in waiting], medium, conduct):
+    for each in checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT), None) for name in waiting], medium, conduct):
         assert each.named is not None
         medium.decide(each.named, each.situation, COMMIT, each.begin(conduct))
     changes = medium.change_set()
@@ -353,8 +355,8 @@ def test_a_disk_that_is_full_is_in_every_receipt(
     monkeypatch.setattr("rmqtx.repairs.changes.destinations.execute_on_copy", full)
     names = [name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING"][:3]
     with pytest.raises(UnwritableFile):
-        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, dict.fromkeys(names, "rollback"),
-            Conduct(overrides=("immunity",)))
+        act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal,
+            dict.fromkeys(names, ActKind.ROLLBACK), Conduct(overrides=("immunity",)))
     assert not (store.parent / "x").exists()
     found = journal.read().receipts
-    assert [(receipt.outcome, receipt.requests[0]["response_code"]) for receipt in found] == [("not_sent", None)] * 3
+    assert [(receipt.outcome, receipt.requests[0].response_code) for receipt in found] == [("not_sent", None)] * 3

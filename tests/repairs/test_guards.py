@@ -13,98 +13,103 @@ from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
-from rmqtx.repairs.receipts.plan_file import ACTIONS
-from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation, transaction
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
 #: A half in RocksDB as a live broker shows it once its checks may be over.
+UNREAD = "rocksdb_table_unread"
 IN_ROCKSDB = situation(
-    row("UNDECIDABLE", reason_code="rocksdb_table_unread"), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
+    row("UNDECIDABLE", reason_code=UNREAD), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
 )
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
 PREPARED = replace(record(0, 700), topic="orders")
 CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
-    "slave": [(situation(surroundings=around(is_slave=True)), ActRequest("commit"))],
-    "rocksdb-transactions": [(IN_ROCKSDB, ActRequest("resume"))],
+    "slave": [(situation(surroundings=around(is_slave=True)), ActRequest(ActKind.COMMIT))],
+    "rocksdb-transactions": [(IN_ROCKSDB, ActRequest(ActKind.RESUME))],
     "prepared-record": [
         (situation(surroundings=around(version=version), half_copy=PREPARED), ActRequest(action))
-        for version, actions in (((4, 3, 0), ACTIONS), ((5, 3, 3), ACTIONS), ((4, 2, 0), ("resume", "close")))
+        for version, actions in (((4, 3, 0), PLANNED), ((5, 3, 3), PLANNED), ((4, 2, 0), PLANNED[3:]))
         for action in actions
     ],
     "wrong-group": [
-        (situation(), ActRequest("commit", group="other")),
-        (situation(row(producer_group=None)), ActRequest("commit")),
+        (situation(), ActRequest(ActKind.COMMIT, group="other")),
+        (situation(row(producer_group=None)), ActRequest(ActKind.COMMIT)),
     ],
     "evidence-incomplete": [
-        (situation(row("UNDECIDABLE")), ActRequest("commit")),
-        (situation(surroundings=around(producers=None, producers_unknown="code 16")), ActRequest("commit")),
-        (situation(surroundings=around(unread=("entries-unread",))), ActRequest("rollback")),
+        (situation(row("UNDECIDABLE")), ActRequest(ActKind.COMMIT)),
+        (situation(surroundings=around(producers=None, producers_unknown="code 16")), ActRequest(ActKind.COMMIT)),
+        (situation(surroundings=around(unread=("entries-unread",))), ActRequest(ActKind.ROLLBACK)),
     ],
     "already-delivered": [
         (situation(row("COMMITTED", final_records=[final()], op_marks=[mark(7)])), ActRequest(action))
-        for action in ("commit", "rollback", "discard", "resume")
+        for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME)
     ],
     "already-decided": [
         (situation(row("ROLLED_BACK", op_marks=[mark(7)])), ActRequest(action))
-        for action in ("commit", "rollback", "discard", "resume")
+        for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME)
     ] + [
-        (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "state": state, "op_marks": [OTHER_HALF]}), ActRequest("commit"))
+        (replace(IN_ROCKSDB, transaction=transaction(state, reason_code=UNREAD, op_marks=[OTHER_HALF])),
+         ActRequest(ActKind.COMMIT))
         for state in ("PENDING", "UNDECIDABLE")
     ],
     "op-in-memory": [
-        (situation(row(flags=["may_be_decided"])), ActRequest("commit")),
-        (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest("commit")),
+        (situation(row(flags=["may_be_decided"])), ActRequest(ActKind.COMMIT)),
+        (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest(ActKind.COMMIT)),
     ],
     "not-open": [
-        (situation(), ActRequest("close")),
-        (IN_ROCKSDB, ActRequest("close")),
-        (situation(row("COMMITTED", final_records=[final()], advice="none")), ActRequest("close")),
-        (situation(DISCARDED), ActRequest("discard")),
+        (situation(), ActRequest(ActKind.CLOSE)),
+        (IN_ROCKSDB, ActRequest(ActKind.CLOSE)),
+        (situation(row("COMMITTED", final_records=[final()], advice="none")), ActRequest(ActKind.CLOSE)),
+        (situation(DISCARDED), ActRequest(ActKind.DISCARD)),
     ],
     "still-open": [
-        (situation(), ActRequest("resume")),
-        (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), ActRequest("resume")),
+        (situation(), ActRequest(ActKind.RESUME)),
+        (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), ActRequest(ActKind.RESUME)),
     ],
-    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), ActRequest("rollback"))],
+    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), ActRequest(ActKind.ROLLBACK))],
     "number-taken": [
         (situation(row(state, flags=["number_taken"], advice="close" if action == "close" else "resume")),
          ActRequest(action))
         for state, action in (
-            ("LOST", "commit"), ("LOST", "rollback"), ("PENDING", "discard"), ("ROLLED_BACK", "close")
+            ("LOST", ActKind.COMMIT), ("LOST", ActKind.ROLLBACK), ("PENDING", ActKind.DISCARD),
+            ("ROLLED_BACK", ActKind.CLOSE),
         )
     ],
     "number-shared": [
-        (situation(row(flags=["number_shared"])), ActRequest(action)) for action in ("rollback", "discard")
+        (situation(row(flags=["number_shared"])), ActRequest(action)) for action in (ActKind.ROLLBACK, ActKind.DISCARD)
     ],
     "cannot-be-written": [
-        (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest("commit")),
+        (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest(ActKind.COMMIT)),
     ],
     "younger-copy": [
-        (situation(row(half_copies=[place(7, 700), place(9, 900)])), ActRequest("commit", queue_offset=7)),
+        (situation(row(half_copies=[place(7, 700), place(9, 900)])), ActRequest(ActKind.COMMIT, queue_offset=7)),
     ],
-    "immunity": [(situation(row(flags=["immune"])), ActRequest("rollback"))],
-    "producer-connected": [(situation(surroundings=around(producers=("p at 10.0.0.1:4",))), ActRequest("commit"))],
+    "immunity": [(situation(row(flags=["immune"])), ActRequest(ActKind.ROLLBACK))],
+    "producer-connected": [
+        (situation(surroundings=around(producers=("p at 10.0.0.1:4",))), ActRequest(ActKind.COMMIT)),
+    ],
     "another-rmqtx": [
-        (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), ActRequest("commit")),
-        (situation(surroundings=around(rivals_unknown="code 16")), ActRequest("commit")),
+        (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), ActRequest(ActKind.COMMIT)),
+        (situation(surroundings=around(rivals_unknown="code 16")), ActRequest(ActKind.COMMIT)),
     ],
-    "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), ActRequest("commit"))],
-    "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), ActRequest("resume"))],
+    "decision-in-flight": [(situation(surroundings=around(settled_ms=1_000)), ActRequest(ActKind.COMMIT))],
+    "resume-unanswered": [(situation(DISCARDED, around(version=(4, 5, 1))), ActRequest(ActKind.RESUME))],
     "resume-compressed": [
         (
             situation(
                 DISCARDED, around(version=(4, 5, 2), is_stopped=True), discard_copy=record(0, 999, COMPRESSED)
             ),
-            ActRequest("resume"),
+            ActRequest(ActKind.RESUME),
         ),
         (
             situation(DISCARDED, around(version=(5, 1, 4)), discard_copy=record(0, 999, COMPRESSED)),
-            ActRequest("resume"),
+            ActRequest(ActKind.RESUME),
         ),
     ],
     "resume-too-old": [
-        (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), ActRequest("resume")),
+        (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), ActRequest(ActKind.RESUME)),
     ],
 }  # fmt: skip
 
@@ -129,28 +134,33 @@ def test_it_refuses_and_is_overridden_by_its_own_name_alone(name: str, case: Sit
 
 OPEN_AGAIN = row("COMMITTED", final_records=[final()], advice="close")
 ALLOWED: list[tuple[Situation, str]] = [
-    (situation(), "commit"),
-    (situation(), "rollback"),
-    (situation(), "discard"),
-    (situation(OPEN_AGAIN), "close"),
+    (situation(), ActKind.COMMIT),
+    (situation(), ActKind.ROLLBACK),
+    (situation(), ActKind.DISCARD),
+    (situation(OPEN_AGAIN), ActKind.CLOSE),
     (situation(row("ROLLED_BACK", op_marks=[mark(3)], advice="close")), "close"),
-    (situation(DISCARDED), "resume"),
-    (situation(DISCARDED), "commit"),
-    (situation(row("LOST")), "commit"),
-    (situation(row("LOST")), "resume"),
-    (situation(row("LOST", flags=["number_taken", "number_shared"])), "resume"),
-    (situation(row(flags=["number_shared"])), "commit"),
-    (situation(row(half_copies=[place(7, 700), place(9, 900)], flags=["number_shared"])), "rollback"),
-    (situation({**DISCARDED, "half_copies": []}), "commit"),
-    (situation(row(flags=["masked"])), "resume"),
-    (situation(row(flags=["may_be_decided"])), "rollback"),
-    (situation({**DISCARDED, "flags": ["may_be_decided"]}), "resume"),
-    (situation(DISCARDED, around(version=(4, 4, 0))), "commit"),
-    *((IN_ROCKSDB, action) for action in ("commit", "rollback", "discard")),
-    (replace(IN_ROCKSDB, row={**IN_ROCKSDB.row, "op_marks": [OTHER_HALF]}), "rollback"),
+    (situation(DISCARDED), ActKind.RESUME),
+    (situation(DISCARDED), ActKind.COMMIT),
+    (situation(row("LOST")), ActKind.COMMIT),
+    (situation(row("LOST")), ActKind.RESUME),
+    (situation(row("LOST", flags=["number_taken", "number_shared"])), ActKind.RESUME),
+    (situation(row(flags=["number_shared"])), ActKind.COMMIT),
+    (situation(row(half_copies=[place(7, 700), place(9, 900)], flags=["number_shared"])), ActKind.ROLLBACK),
+    (situation({**DISCARDED, "half_copies": []}), ActKind.COMMIT),
+    (situation(row(flags=["masked"])), ActKind.RESUME),
+    (situation(row(flags=["may_be_decided"])), ActKind.ROLLBACK),
+    (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActKind.RESUME),
+    (situation(DISCARDED, around(version=(4, 4, 0))), ActKind.COMMIT),
+    *((IN_ROCKSDB, action) for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)),
     (
-        replace(IN_ROCKSDB, row=row("DISCARDED", reason_code="rocksdb_dropped", born_time_ms=NOW_MS - 73 * 3_600_000)),
-        "resume",
+        replace(IN_ROCKSDB, transaction=transaction("UNDECIDABLE", reason_code=UNREAD, op_marks=[OTHER_HALF])),
+        ActKind.ROLLBACK,
+    ),
+    (
+        replace(IN_ROCKSDB, transaction=transaction(
+            "DISCARDED", reason_code="rocksdb_dropped", born_time_ms=NOW_MS - 73 * 3_600_000
+        )),
+        ActKind.RESUME,
     ),
     *(
         (situation(surroundings=surroundings, half_copy=PREPARED, named=PREPARED), action)
@@ -158,13 +168,13 @@ ALLOWED: list[tuple[Situation, str]] = [
             around(version=(3, 1, 4)), around(version=(4, 2, 0)),
             around(version=(4, 9, 7), is_stopped=True, is_of_files=True),
         )
-        for action in ("commit", "rollback", "discard")
+        for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)
     ),
 ]
 
 
 @pytest.mark.parametrize(("case", "action"), ALLOWED)
-def test_it_lets_pass_what_is_safe(case: Situation, action: str) -> None:
+def test_it_lets_pass_what_is_safe(case: Situation, action: ActKind) -> None:
     assert list(refusals(case, ActRequest(action))) == []
 
 
@@ -177,7 +187,7 @@ def test_it_lets_pass_what_is_safe(case: Situation, action: str) -> None:
     ],
 )
 def test_a_proxy_is_refused_as_what_it_is(producers: tuple[str, ...], words: str) -> None:
-    asked = ActRequest("commit")
+    asked = ActRequest(ActKind.COMMIT)
     (refusal,) = refusals(situation(surroundings=around(producers=producers)), asked)
     assert refusal.guard == "producer-connected"
     assert refusal.why.startswith(words)
@@ -189,23 +199,23 @@ def test_a_proxy_is_refused_as_what_it_is(producers: tuple[str, ...], words: str
 def test_closing_needs_no_silence() -> None:
     """It delivers nothing, so neither a producer nor a decision under way makes it wrong."""
     noisy = around(producers=("p at 10.0.0.1:4",), settled_ms=0)
-    assert list(refusals(situation(OPEN_AGAIN, noisy), ActRequest("close"))) == []
+    assert list(refusals(situation(OPEN_AGAIN, noisy), ActRequest(ActKind.CLOSE))) == []
 
 
 def test_the_advice_names_what_is_left_to_do() -> None:
-    def advice(facts: dict[str, Any], action: str = "commit") -> str:
+    def advice(facts: dict[str, Any], action: ActKind = ActKind.COMMIT) -> str:
         return next(refusals(situation(facts), ActRequest(action))).advice
 
     assert "rmqtx close T1" in advice(OPEN_AGAIN)
-    assert "wait for the check" in advice(row(), "resume")
-    assert "wait" not in advice(row(flags=["never_asked"], advice="decide"), "resume")  # its check is stopped
+    assert "wait for the check" in advice(row(), ActKind.RESUME)
+    assert "wait" not in advice(row(flags=["never_asked"], advice="decide"), ActKind.RESUME)  # its check is stopped
     assert advice(row("COMMITTED", final_records=[final()])) == "nothing to do"
-    for action in ("rollback", "discard"):
+    for action in (ActKind.ROLLBACK, ActKind.DISCARD):
         assert "inform the owners of its consumers" in advice(row("COMMITTED", final_records=[final()]), action)
 
 
 def test_actions_and_guards_are_explained() -> None:
-    assert set(ACTIONS) == {"commit", "rollback", "discard", "resume", "close"}
+    assert set(PLANNED) == {ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE}
     for guard in GUARDS:
         assert guard.prevents
         assert guard.risk
@@ -214,4 +224,4 @@ def test_actions_and_guards_are_explained() -> None:
 def test_a_prepared_record_is_never_too_old_to_be_checked() -> None:
     """Brokers before 4.3 have no rule about the age, so a longer fileReservedTime changes nothing."""
     case = situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}, half_copy=PREPARED)
-    assert "resume-too-old" not in {refusal.guard for refusal in refusals(case, ActRequest("resume"))}
+    assert "resume-too-old" not in {refusal.guard for refusal in refusals(case, ActRequest(ActKind.RESUME))}

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
@@ -25,7 +27,7 @@ TEXTS = st.text(max_size=30)
 def written(path: Path, count: int) -> list[Receipt]:
     """Receipts that were begun and ended, the last one only begun."""
     journal = Journal(path)
-    made = [Receipt("commit", f"ID{number}", "b", reason=f"because {number}") for number in range(count)]
+    made = [Receipt(ActKind.COMMIT, f"ID{number}", "b", reason=f"because {number}") for number in range(count)]
     for receipt in made:
         journal.begin(receipt)
         receipt.outcome = ActOutcome.PROVED
@@ -53,7 +55,7 @@ def test_it_is_begun_before_anything_else_and_synced(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", counting)
     journal = Journal(tmp_path / "state" / "r.jsonl")
-    journal.begin(Receipt("commit", "A", "b"))
+    journal.begin(Receipt(ActKind.COMMIT, "A", "b"))
     assert len(synced) == 2  # its directory, for the file is new, and the line
     assert journal.path.read_text().count("\n") == 1
     assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
@@ -61,12 +63,12 @@ def test_it_is_begun_before_anything_else_and_synced(tmp_path: Path, monkeypatch
 
 
 def test_a_further_request_is_known_after_a_crash(tmp_path: Path) -> None:
-    journal, receipt = Journal(tmp_path / "r.jsonl"), Receipt("commit", "A", "b")
+    journal, receipt = Journal(tmp_path / "r.jsonl"), Receipt(ActKind.COMMIT, "A", "b")
     journal.begin(receipt)
     receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": "0A"})
     journal.go_on(receipt)
     (found,) = journal.read().receipts
-    assert [one["request"] for one in found.requests] == ["RESUME_CHECK_HALF_MESSAGE"]
+    assert [one.request for one in found.requests] == ["RESUME_CHECK_HALF_MESSAGE"]
     assert found.outcome == "unknown"
 
 
@@ -92,7 +94,7 @@ def test_a_journal_cut_anywhere_is_read_and_written_on(
         (made[number].receipt_id, "proved" if lines >= 2 * number + 2 else "unknown")
         for number in range((lines + 1) // 2)
     ]
-    later = Receipt("rollback", "later", "b")
+    later = Receipt(ActKind.ROLLBACK, "later", "b")
     journal.begin(later)
     after = journal.read()
     assert [one.receipt_id for one in after.receipts] == [*(one.receipt_id for one in found.receipts), later.receipt_id]
@@ -128,7 +130,7 @@ def test_lines_of_others_are_findings(line: bytes, tmp_path: Path) -> None:
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, reason: str, keys: str, note: str) -> None:
     journal = Journal(tmp_path_factory.mktemp("text") / "r.jsonl")
-    receipt = Receipt("commit", "A", "b", reason=reason, keys=keys, notes=[note])
+    receipt = Receipt(ActKind.COMMIT, "A", "b", reason=reason, keys=keys, notes=[note])
     receipt.outcome = ActOutcome.PROVED
     journal.end(receipt)
     assert journal.read().receipts == [receipt]
@@ -138,7 +140,7 @@ def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, reason: s
 def _write(path: Path, number: int, count: int) -> None:
     journal = Journal(path)
     for turn in range(count):
-        receipt = Receipt("commit", f"ID-{number}-{turn}", "b", reason="x" * (turn * 97 % 20_000))
+        receipt = Receipt(ActKind.COMMIT, f"ID-{number}-{turn}", "b", reason="x" * (turn * 97 % 20_000))
         journal.begin(receipt)
         receipt.outcome = ActOutcome.PROVED
         journal.end(receipt)
@@ -184,7 +186,7 @@ def test_without_a_journal_nothing_is_begun(tmp_path: Path) -> None:
     for path in (tmp_path / "file" / "r.jsonl", Path("/dev/full"), tmp_path):
         journal = Journal(path)
         with pytest.raises(UnwritableFile) as caught:
-            journal.begin(Receipt("commit", "A", "b"))
+            journal.begin(Receipt(ActKind.COMMIT, "A", "b"))
         assert "no act is possible without a receipt" in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -204,11 +206,11 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_later_looks_are_kept_and_change_no_outcome(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "r.jsonl")
     (receipt,) = written(journal.path, 1)
-    look = {"rechecked_time_ms": 1, "who": "w", "standing": "stands", "standing_reason": "r"}
+    look = Recheck(1, "w", StandingWord.STANDS, "r")
     journal.recheck(receipt.receipt_id, look)
     (found,) = journal.read().receipts
     assert found.outcome == "unknown"
-    assert [look["standing"] for look in found.rechecks] == ["stands"]
+    assert found.rechecks == [look]
     assert json.loads(journal.path.read_text().splitlines()[-1])["recheck"]["rechecked_time"].startswith("1970")
 
 

@@ -13,6 +13,7 @@ from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, medium_of, rows_of
@@ -53,7 +54,9 @@ def rolled_back(rows: dict[str, Row]) -> tuple[str, int]:
     )
 
 
-def outcome(root: Path, version: str, name: str, action: str, journal: Journal, target: Path, *overrides: str) -> Any:
+def outcome(
+    root: Path, version: str, name: str, action: ActKind, journal: Journal, target: Path, *overrides: str
+) -> Any:
     """What came of one action on a copy, with its notes."""
     medium = medium_of(root, version, Destination(copy=target))
     (receipt,) = act(medium, journal, {name: action}, Conduct(overrides=overrides))
@@ -63,17 +66,17 @@ def outcome(root: Path, version: str, name: str, action: str, journal: Journal, 
 def test_what_was_rolled_back_is_not_delivered_because_one_bit_flipped(tmp_path: Path, journal: Journal) -> None:
     root = unpack(OLD, tmp_path / "source")
     name, end = rolled_back(rows_of(root, OLD_VERSION))
-    refused = outcome(root, OLD_VERSION, name, "commit", journal, tmp_path / "sound")
+    refused = outcome(root, OLD_VERSION, name, ActKind.COMMIT, journal, tmp_path / "sound")
     assert refused.notes[0].startswith("already-decided: ")
     flip_name(root, end)
-    for action in ("commit", "rollback", "discard"):
+    for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD):
         refused = outcome(root, OLD_VERSION, name, action, journal, tmp_path / action)
         assert refused.outcome == "refused_by_guard"
         (note,) = refused.notes
         assert note.startswith("evidence-incomplete: ")
         assert f"ROLLBACK record at commit-log offset {end} may have ended it" in note
         assert "rmqtx show" in note
-    done = outcome(root, OLD_VERSION, name, "rollback", journal, tmp_path / "forced", "evidence-incomplete")
+    done = outcome(root, OLD_VERSION, name, ActKind.ROLLBACK, journal, tmp_path / "forced", "evidence-incomplete")
     assert done.outcome != "refused_by_guard"
 
 
@@ -82,7 +85,7 @@ def test_an_end_that_names_nothing_refuses_no_act_on_others(tmp_path: Path, jour
     rows = rows_of(root, OLD_VERSION)
     name = one(rows, "PENDING")
     flip_name(root, rolled_back(rows)[1])
-    assert outcome(root, OLD_VERSION, name, "commit", journal, tmp_path / "target").outcome == "proved"
+    assert outcome(root, OLD_VERSION, name, ActKind.COMMIT, journal, tmp_path / "target").outcome == "proved"
 
 
 def slot_of(root: Path, prepared_offset: int) -> tuple[Path, int]:
@@ -104,7 +107,7 @@ def test_the_state_table_is_asked(is_own: bool, tmp_path: Path, journal: Journal
     own, other = names[0], names[1]
     file, place = slot_of(root, rows[own if is_own else other]["half_copies"][0]["commit_log_offset"])
     flip(file, place + 23, 0x08)  # PREPARED becomes ROLLBACK
-    receipt = outcome(root, OLD_VERSION, own, "commit", journal, tmp_path / "target")
+    receipt = outcome(root, OLD_VERSION, own, ActKind.COMMIT, journal, tmp_path / "target")
     assert (receipt.outcome == "refused_by_guard") == is_own
     assert is_own == any(note.startswith("evidence-incomplete: ") and "state table" in note for note in receipt.notes)
 
@@ -120,7 +123,7 @@ def half_of(root: Path, row: Row) -> Row:
 @pytest.mark.parametrize("witness", ["queue", "index"])
 @pytest.mark.parametrize("is_own", [True, False])
 def test_queue_and_index_are_asked(
-    witness: str, is_own: bool, action: str, tmp_path: Path, journal: Journal
+    witness: str, is_own: bool, action: ActKind, tmp_path: Path, journal: Journal
 ) -> None:
     root = unpack(NEW, tmp_path / "source")
     rows = rows_of(root, NEW_VERSION)

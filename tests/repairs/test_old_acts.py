@@ -24,6 +24,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
 from rmqtx.repairs.changes.destinations import Destination
 from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from rmqtx.verdicts.verify.verify import Verify
@@ -63,8 +64,9 @@ def test_each_action_ends_one_prepared_record_and_nothing_else(name: str, tmp_pa
     version = STORES[name]
     source = unpack(name, tmp_path / "source")
     before, bytes_before = rows_of(source, version), content(source)
-    orders = dict(zip(prepared_rows(before), ("commit", "rollback", "discard", "commit"), strict=False))
-    assert {"commit", "rollback"} <= set(orders.values())
+    acts = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.COMMIT)
+    orders = dict(zip(prepared_rows(before), acts, strict=False))
+    assert {ActKind.COMMIT, ActKind.ROLLBACK} <= set(orders.values())
     target = tmp_path / "target"
     receipts = act(medium_of(source, version, Destination(copy=target)), journal, orders)
     assert content(source) == bytes_before
@@ -95,7 +97,7 @@ def test_what_is_entered_is_what_the_broker_itself_had_entered(
     times = [int.from_bytes(record[56:64], "big") for record in last]
     _take_out(root, last)
     prepared = {row["half_copies"][0]["commit_log_offset"]: name for name, row in rows_of(root, "3.1.4").items()}
-    actions = ("commit", "rollback")
+    actions = (ActKind.COMMIT, ActKind.ROLLBACK)
     ends = [prepared[draft.prepared_transaction_offset] for draft in names.values()]
     for name, action, time_ms in zip(ends, actions, times, strict=True):
         assert rows_of(root, "3.1.4")[name]["state"] == "PENDING"
@@ -144,10 +146,10 @@ def test_a_queue_without_a_directory_is_refused(tmp_path: Path, journal: Journal
     rows = rows_of(root, "3.1.4")
     name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
     target = Destination(copy=tmp_path / "copy")
-    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "commit"})
+    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: ActKind.COMMIT})
     assert receipt.outcome == "refused_by_guard"
     assert "queue 1 of orders has no directory yet" in receipt.notes[0]
-    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: "rollback"})  # which is in no queue
+    (receipt,) = act(medium_of(root, "3.1.4", target), journal, {name: ActKind.ROLLBACK})  # which is in no queue
     assert receipt.outcome == "proved"
 
 
@@ -157,7 +159,7 @@ def test_undo_takes_it_back(name: str, tmp_path: Path, journal: Journal) -> None
     root = unpack(name, tmp_path / "store")
     before = content(root)
     end = log_end(open_store(root)).offset
-    orders = dict.fromkeys(prepared_rows(rows_of(root, version)), "commit")
+    orders = dict.fromkeys(prepared_rows(rows_of(root, version)), ActKind.COMMIT)
     receipts = act(medium_of(root, version, Destination(undo_file=tmp_path / "undo")), journal, orders)
     assert {receipt.outcome for receipt in receipts} == {"proved"}, receipts[0].notes
     after = content(root)
@@ -183,7 +185,7 @@ def test_a_full_redo_log_goes_on_in_a_new_file(tmp_path: Path, journal: Journal)
     cut = directory / before[-1]
     filler = bytes.fromhex("000000000000000100000064ffffffffffffffff") * (room - 2)
     _overwrite(cut, cut.stat().st_size - room * REDO_ENTRY.size_bytes, filler)  # there is room for two entries
-    orders = dict.fromkeys(pending[:4], "rollback")
+    orders = dict.fromkeys(pending[:4], ActKind.ROLLBACK)
     receipts = act(medium_of(root, "3.1.4", Destination(undo_file=tmp_path / "undo")), journal, orders)
     assert {receipt.outcome for receipt in receipts} == {"proved"}, receipts[0].notes
     assert len(list(directory.iterdir())) == len(before) + 1
@@ -233,14 +235,14 @@ def test_another_users_java_that_cannot_be_looked_into_is_told(
 
 
 @pytest.mark.parametrize("action", ["resume", "close"])
-def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: str, tmp_path: Path) -> None:
+def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: ActKind, tmp_path: Path) -> None:
     root = unpack("prepared-4.2.0", tmp_path / "store")
     medium = medium_of(root, "4.2.0", Destination(copy=tmp_path / "copy"))
     row = next(row for row in medium.look(prepared_rows(rows_of(root, "4.2.0"))[:1]))
     (situation,) = medium.situations([row], settled_ms=0)
     (refusal,) = refusals(situation, ActRequest(action))
     assert refusal.guard == "prepared-record"
-    assert "decide it: rmqtx commit" in refusal.advice or action == "resume"
+    assert "decide it: rmqtx commit" in refusal.advice or action == ActKind.RESUME
 
 
 def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: P
     place.mkdir()
     before = content(root)
     medium = medium_of(root, "3.1.4", Destination(undo_file=tmp_path / "undo"))
-    (receipt,) = act(medium, journal, {name: "commit"})
+    (receipt,) = act(medium, journal, {name: ActKind.COMMIT})
     assert receipt.outcome == "proved", receipt.notes
     (file,) = place.iterdir()
     other = root / "consumequeue" / "orders" / "0" / f"{0:020}"

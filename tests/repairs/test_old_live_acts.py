@@ -17,6 +17,7 @@ from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.log_tail import LogTail, log_end
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from tests.remoting.fake import response
@@ -63,7 +64,7 @@ def client() -> Iterator[Client]:
         yield opened
 
 
-def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> CheckedAct:
+def acted(one: Acting, action: ActKind, transaction_id: str, journal: Journal) -> CheckedAct:
     medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
     (taken,) = checked_acts([ActOrder(transaction_id, ActRequest(action))], medium, QUICK)
     carry_out([taken], medium, journal, QUICK, lambda _: None)
@@ -76,7 +77,7 @@ def test_the_records_own_handle_is_sent_and_the_effect_is_proved(name: str, tmp_
     journal = Journal(tmp_path / "state" / "receipts.jsonl")
     pending = [row for row in one.in_files() if row["state"] == "PENDING"]
     with one.server:
-        for action, row in zip(("commit", "rollback", "discard"), pending[1:], strict=False):
+        for action, row in zip((ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD), pending[1:], strict=False):
             taken = acted(one, action, row["transaction_id"], journal)
             assert taken.begun().outcome == "proved", taken.begun().notes
             copy = row["half_copies"][0]
@@ -85,10 +86,10 @@ def test_the_records_own_handle_is_sent_and_the_effect_is_proved(name: str, tmp_
             assert (int(sent["tranStateTableOffset"]), int(sent["commitLogOffset"]), sent["producerGroup"]) == (
                 copy["queue_offset"], copy["commit_log_offset"], row["producer_group"],
             )  # fmt: skip
-            assert (sent["commitOrRollback"] == str(int(COMMIT))) == (action == "commit")
-            again = acted(one, "commit", row["transaction_id"], journal).begun()
+            assert (sent["commitOrRollback"] == str(int(COMMIT))) == (action == ActKind.COMMIT)
+            again = acted(one, ActKind.COMMIT, row["transaction_id"], journal).begun()
             assert again.outcome == "refused_by_guard"
-            assert again.notes[0].startswith("already-delivered" if action == "commit" else "already-decided")
+            assert again.notes[0].startswith("already-delivered" if action == ActKind.COMMIT else "already-decided")
     assert len(one.ends) == 3
     states = {row["transaction_id"]: row["state"] for row in one.in_files()}
     assert [states[row["transaction_id"]] for row in pending[1:4]] == ["COMMITTED", "ROLLED_BACK", "ROLLED_BACK"]
@@ -102,7 +103,7 @@ def test_a_later_broker_is_not_told_to_decide_what_it_cannot(tmp_path: Path, cli
     one.answers.version = "4.9.7"
     row = next(row for row in one.in_files() if row["state"] == "PENDING")
     with one.server:
-        taken = acted(one, "rollback", row["transaction_id"], Journal(tmp_path / "state" / "receipts.jsonl"))
+        taken = acted(one, ActKind.ROLLBACK, row["transaction_id"], Journal(tmp_path / "state" / "receipts.jsonl"))
     assert taken.begun().outcome == "refused_by_guard"
     assert "NumberFormatException" in taken.begun().notes[0]
     assert one.ends == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.model.errors import BadText, UnreadableFile
-from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, parse_plan, read_plan
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, Step, parse_plan, read_plan
 
 RECORD = {
     "store": "/s", "queue_id": 0, "queue_offset": 7, "commit_log_offset": 4096, "length_bytes": 300, "body_crc": 1,
@@ -32,7 +32,7 @@ STORE: dict[str, Any] = {
 
 
 def plan(*steps: dict[str, Any]) -> Plan:
-    copies = [copy.deepcopy(step) for step in steps]
+    copies = [Step.of(step) for step in steps]
     return Plan("rmqtx 1", 17, [copy.deepcopy(STORE)], copies, {"command": "reconcile"})
 
 
@@ -71,6 +71,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     "action": (
         lambda p: p["steps"][0].update(action="explode"),
         'steps[0].action: expected one of commit, rollback, discard, resume, close, found "explode"',
+    ),
+    "state": (
+        lambda p: p["steps"][0].update(state="PENDNG"),
+        "steps[0].state: expected one of PENDING, COMMITTED, ROLLED_BACK, DISCARDED, LOST, UNDECIDABLE, "
+        'found "PENDNG"',
     ),
     "text for a number": (
         lambda p: p["steps"][0]["half_copy"].update(queue_offset="7"),
@@ -128,8 +133,8 @@ def test_what_is_no_json_object_is_no_plan(text: str | bytes) -> None:
 
 
 def test_a_wrong_plan_is_never_written() -> None:
-    with pytest.raises(BadText, match="action"):
-        plan({**STEP, "action": "explode"}).text()
+    with pytest.raises(BadText, match="half_copy"):
+        plan({**STEP, "half_copy": None}).text()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

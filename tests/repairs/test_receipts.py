@@ -10,12 +10,13 @@ import pytest
 
 from rmqtx.readers.model.errors import BadText
 from rmqtx.repairs.receipts import receipts
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.repairs.receipts.receipts import (
     RECEIPTS,
     Receipt,
-    answered,
     is_receipt_id,
     new_receipt_id,
     receipt_of,
@@ -28,12 +29,12 @@ PLACE = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log
 def whole() -> Receipt:
     """A receipt in which every column holds something."""
     receipt = Receipt(
-        "commit", "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
+        ActKind.COMMIT, "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
         overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
-        named_copy={**PLACE, "length_bytes": 300, "body_crc": 5}, witnesses_before=[{"kind": "half_copy", **PLACE}],
+        named_copy=RecordPlace("broker-a@h:1", 0, 17, 4711, 300, 5), witnesses_before=[{"kind": "half_copy", **PLACE}],
     )  # fmt: skip
     entry = receipt.asked("END_TRANSACTION", {"commitOrRollback": 8, "fromTransactionCheck": True, "topic": None})
-    answered(entry, 0, None)
+    entry.answered(0, None)
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
     receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
     receipt.outcome, receipt.notes, receipt.saved_message = ActOutcome.PROVED, ["a note"], "/x.json"
@@ -55,7 +56,7 @@ def test_what_is_no_name_never_becomes_a_file(name: str) -> None:
 
 
 def test_a_row_has_every_column_of_the_schema() -> None:
-    rows = table([whole(), Receipt("resume", "A", "b")])
+    rows = table([whole(), Receipt(ActKind.RESUME, "A", "b")])
     assert rows.schema == RECEIPTS
     first, second = rows.to_pylist()
     assert [name for name in RECEIPTS.names if first[name] in (None, [])] == ["ended_time_ms", "rechecks"]
@@ -66,12 +67,12 @@ def test_a_row_has_every_column_of_the_schema() -> None:
 
 
 def test_fields_that_say_who_may_ask_are_not_kept(tmp_path: Path) -> None:
-    receipt = Receipt("commit", "A", "b")
+    receipt = Receipt(ActKind.COMMIT, "A", "b")
     receipt.asked("END_TRANSACTION", dict.fromkeys(receipts.SECRET_FIELDS, "hunter2") | {"producerGroup": "shop"})
     journal = Journal(tmp_path / "r.jsonl")
     journal.begin(receipt)
     journal.end(receipt)
-    assert receipt.requests[0]["fields"] == {"producerGroup": "shop"}
+    assert receipt.requests[0].fields == {"producerGroup": "shop"}
     assert b"hunter2" not in journal.path.read_bytes()
     assert "hunter2" not in repr(receipt)
 
@@ -90,7 +91,8 @@ def test_a_line_of_the_journal_gives_the_same_receipt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"action": 3}, {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
+        {"action": 3}, {"action": "comit"}, {"outcome": "prooved"},
+        {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
         {"requests": [{"fields": 1}]}, {"begun_time_ms": "yesterday"}, {"flags_after": [{}]},
     ],
 )  # fmt: skip
@@ -101,3 +103,14 @@ def test_what_is_no_receipt_is_refused(change: dict[str, object]) -> None:
 
 def test_a_word_of_a_later_version_is_left_out() -> None:
     assert receipt_of({**whole().row(), "colour": "green"}) is not None
+
+
+def test_what_a_line_may_lack_or_hold_as_null_is_no_reason_to_lose_its_receipt() -> None:
+    values = whole().row()
+    values["requests"] = [{"request": "END_TRANSACTION", "fields": None}, None]
+    (request,) = receipt_of(values).requests
+    assert (request.request, request.fields, request.response_code) == ("END_TRANSACTION", {}, None)
+    place = {name: value for name, value in values["named_copy"].items() if name != "body_crc"}
+    named = receipt_of({**values, "named_copy": place, "rechecks": 7}).named_copy
+    assert named is not None
+    assert (named.length_bytes, named.body_crc) == (300, None)

@@ -6,24 +6,27 @@ from typing import Any
 
 import pytest
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
-from rmqtx.repairs.receipts.receipts import STANDINGS, Receipt
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of
-from tests.repairs.forge import STORE, final, mark, place, row
+from rmqtx.repairs.receipts.standing_word import STANDINGS
+from rmqtx.verdicts.model.transaction import Transaction
+from tests.repairs.forge import STORE, final, mark, place, transaction
 
-OPEN = row()
-COMMITTED = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
-ROLLED_BACK = row("ROLLED_BACK", op_marks=[mark(7)])
-TWICE = row("COMMITTED", final_records=[final(0), final(1)], op_marks=[mark(7)], flags=["duplicate_commit"])
-DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
+OPEN = transaction()
+COMMITTED = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+ROLLED_BACK = transaction("ROLLED_BACK", op_marks=[mark(7)])
+TWICE = transaction("COMMITTED", final_records=[final(0), final(1)], op_marks=[mark(7)], flags=["duplicate_commit"])
+DISCARDED = transaction("DISCARDED", discard_copies=[place(0, 999)])
 
 
-def receipt(action: str, before: dict[str, Any], after: dict[str, Any] | None, outcome: str = "proved") -> Receipt:
+def receipt(action: ActKind, before: Transaction, after: Transaction | None, outcome: str = "proved") -> Receipt:
     """A receipt of an act between two looks."""
     return Receipt(
         action, "T1", STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome),
-        state_before=before["state"], witnesses_before=witnesses_of(before),
+        state_before=before.state, witnesses_before=witnesses_of(before),
         witnesses_after=[] if after is None else witnesses_of(after),
     )  # fmt: skip
 
@@ -31,50 +34,52 @@ def receipt(action: str, before: dict[str, Any], after: dict[str, Any] | None, o
 @pytest.mark.parametrize(
     ("made", "now", "word", "told"),
     [
-        (receipt("commit", OPEN, COMMITTED), COMMITTED, "stands", "COMMIT record is at commit-log offset 8000"),
-        (receipt("commit", OPEN, None, "unknown"), COMMITTED, "stands", "the only COMMIT record"),
-        (receipt("commit", OPEN, None, "unknown"), OPEN, "not_seen", "its state is PENDING"),
-        (receipt("commit", OPEN, None, "unknown"), ROLLED_BACK, "settled_otherwise", "it was rolled back"),
-        (receipt("commit", OPEN, COMMITTED), TWICE, "contradicted", "2 COMMIT records (commit-log offsets 8000, 8001)"),
-        (receipt("commit", OPEN, COMMITTED), ROLLED_BACK, "settled_otherwise", "rolled back"),
-        (receipt("commit", OPEN, COMMITTED), row("LOST", half_copies=[]), "expired", "it has expired"),
-        (receipt("commit", OPEN, COMMITTED), OPEN, "not_seen", "but the older half copy at 700 exists"),
-        (receipt("rollback", OPEN, ROLLED_BACK), OPEN, "not_seen", "undone or cut off, or this is another copy"),
-        (receipt("commit", OPEN, COMMITTED), None, "expired", "no record of the transaction"),
-        (receipt("commit", ROLLED_BACK, COMMITTED), COMMITTED, "contradicted", "delivers what was rolled back"),
-        (receipt("rollback", OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "queue offset 3 settles it"),
-        (receipt("rollback", OPEN, ROLLED_BACK), COMMITTED, "contradicted", "although the act was a rollback"),
-        (receipt("rollback", OPEN, None, "unknown"), OPEN, "not_seen", "no op message"),
-        (receipt("discard", OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "settles it"),
-        (receipt("discard", OPEN, ROLLED_BACK), COMMITTED, "contradicted", "consumers get the message"),
-        (receipt("close", COMMITTED, TWICE), TWICE, "contradicted", "consumers get the message"),
-        (receipt("rollback", OPEN, ROLLED_BACK), row("ROLLED_BACK", op_marks=[mark(7)], flags=["open_after_decision"]),
-         "reopened", "rmqtx close T1"),
-        (receipt("resume", DISCARDED, None, "accepted"), DISCARDED, "not_seen", "its state is DISCARDED"),
-        (receipt("resume", DISCARDED, None, "accepted"),
-         row(discard_copies=[place(0, 999)], half_copies=[place(7, 700), place(12, 1200)]), "stands", "half copy 12"),
-        (receipt("commit", OPEN, OPEN, "refused_by_guard"), COMMITTED, "nothing_done", "refused_by_guard"),
-        (receipt("commit", OPEN, OPEN, "refused_by_broker"), OPEN, "nothing_done", "refused_by_broker"),
-        (receipt("commit", OPEN, OPEN, "not_sent"), OPEN, "nothing_done", "not_sent"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), COMMITTED, "stands", "COMMIT record is at commit-log offset 8000"),
+        (receipt(ActKind.COMMIT, OPEN, None, "unknown"), COMMITTED, "stands", "the only COMMIT record"),
+        (receipt(ActKind.COMMIT, OPEN, None, "unknown"), OPEN, "not_seen", "its state is PENDING"),
+        (receipt(ActKind.COMMIT, OPEN, None, "unknown"), ROLLED_BACK, "settled_otherwise", "it was rolled back"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), TWICE, "contradicted",
+         "2 COMMIT records (commit-log offsets 8000, 8001)"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), ROLLED_BACK, "settled_otherwise", "rolled back"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), transaction("LOST", half_copies=[]), "expired", "it has expired"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), OPEN, "not_seen", "but the older half copy at 700 exists"),
+        (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK), OPEN, "not_seen", "undone or cut off, or this is another copy"),
+        (receipt(ActKind.COMMIT, OPEN, COMMITTED), None, "expired", "no record of the transaction"),
+        (receipt(ActKind.COMMIT, ROLLED_BACK, COMMITTED), COMMITTED, "contradicted", "delivers what was rolled back"),
+        (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "queue offset 3 settles it"),
+        (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK), COMMITTED, "contradicted", "although the act was a rollback"),
+        (receipt(ActKind.ROLLBACK, OPEN, None, "unknown"), OPEN, "not_seen", "no op message"),
+        (receipt(ActKind.DISCARD, OPEN, ROLLED_BACK), ROLLED_BACK, "stands", "settles it"),
+        (receipt(ActKind.DISCARD, OPEN, ROLLED_BACK), COMMITTED, "contradicted", "consumers get the message"),
+        (receipt(ActKind.CLOSE, COMMITTED, TWICE), TWICE, "contradicted", "consumers get the message"),
+        (receipt(ActKind.ROLLBACK, OPEN, ROLLED_BACK),
+         transaction("ROLLED_BACK", op_marks=[mark(7)], flags=["open_after_decision"]), "reopened", "rmqtx close T1"),
+        (receipt(ActKind.RESUME, DISCARDED, None, "accepted"), DISCARDED, "not_seen", "its state is DISCARDED"),
+        (receipt(ActKind.RESUME, DISCARDED, None, "accepted"),
+         transaction(discard_copies=[place(0, 999)], half_copies=[place(7, 700), place(12, 1200)]),
+         "stands", "half copy 12"),
+        (receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_guard"), COMMITTED, "nothing_done", "refused_by_guard"),
+        (receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_broker"), OPEN, "nothing_done", "refused_by_broker"),
+        (receipt(ActKind.COMMIT, OPEN, OPEN, "not_sent"), OPEN, "nothing_done", "not_sent"),
     ],
 )  # fmt: skip
-def test_what_a_look_says(made: Receipt, now: dict[str, Any] | None, word: str, told: str) -> None:
+def test_what_a_look_says(made: Receipt, now: Transaction | None, word: str, told: str) -> None:
     standing = standing_of(made, now)
     assert (standing.word, told in standing.reason) == (word, True), standing
     assert standing.word in STANDINGS
 
 
 def test_the_close_of_a_commit_stands_though_its_final_is_there() -> None:
-    before = row("COMMITTED", final_records=[final()], flags=["commit_without_op"], advice="close")
-    after = row("COMMITTED", final_records=[final()], op_marks=[mark(7)])
-    assert standing_of(receipt("close", before, after), after).word == "stands"
+    before = transaction("COMMITTED", final_records=[final()], flags=["commit_without_op"], advice="close")
+    after = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
+    assert standing_of(receipt(ActKind.CLOSE, before, after), after).word == "stands"
 
 
 def test_an_answer_is_judged_by_what_it_said() -> None:
-    made = receipt("answer", OPEN, COMMITTED)
+    made = receipt(ActKind.ANSWER, OPEN, COMMITTED)
     made.asked("END_TRANSACTION", {"commitOrRollback": 8})
     assert standing_of(made, COMMITTED).word == "stands"
-    made = receipt("answer", OPEN, ROLLED_BACK)
+    made = receipt(ActKind.ANSWER, OPEN, ROLLED_BACK)
     made.asked("END_TRANSACTION", {"commitOrRollback": 12})
     assert standing_of(made, COMMITTED).word == "contradicted"
 
@@ -84,18 +89,19 @@ def test_a_copy_of_the_files_serves_as_well() -> None:
         return [{**entry, "store": "/copy"} for entry in entries]
 
     lists = ("half_copies", "op_marks", "final_records", "discard_copies")
-    copied = {**COMMITTED, "store": "/copy", **{name: elsewhere(COMMITTED[name]) for name in lists}}
-    assert standing_of(receipt("commit", OPEN, COMMITTED), copied).word == "stands"
+    row = COMMITTED.row()
+    copied = Transaction.of({**row, "store": "/copy", **{name: elsewhere(row[name]) for name in lists}})
+    assert standing_of(receipt(ActKind.COMMIT, OPEN, COMMITTED), copied).word == "stands"
 
 
 def test_transactions_are_looked_up_together_and_only_if_something_was_sent() -> None:
     asked: list[list[str]] = []
 
-    def look(ids: list[str]) -> list[dict[str, Any]]:
+    def look(ids: list[str]) -> list[Transaction]:
         asked.append(ids)
-        return [row(producer_group="bank"), COMMITTED]
+        return [transaction(producer_group="bank"), COMMITTED]
 
-    made = [receipt("commit", OPEN, COMMITTED), receipt("commit", OPEN, OPEN, "refused_by_guard")]
+    made = [receipt(ActKind.COMMIT, OPEN, COMMITTED), receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_guard")]
     assert [standing.word for _, standing in rechecked(made, look)] == ["stands", "nothing_done"]
     assert asked == [["T1"]]
     assert [standing.word for _, standing in rechecked(made[1:], look)] == ["nothing_done"]
@@ -112,6 +118,6 @@ def test_transactions_are_looked_up_together_and_only_if_something_was_sent() ->
     ],
 )
 def test_an_act_on_another_store_has_not_expired(store: str, places: list[str], word: str) -> None:
-    made = receipt("commit", OPEN, COMMITTED)
+    made = receipt(ActKind.COMMIT, OPEN, COMMITTED)
     made.store = store
     assert [standing.word for _, standing in rechecked([made], lambda _: [], None, lambda: places)] == [word]

@@ -10,6 +10,7 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe, unpack
@@ -34,7 +35,8 @@ def test_each_decision_appends_what_its_broker_would_have_written(
     version = recipe(name)["version"]
     root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
     open_ids, dropped = some(name, "PENDING", 3), some(name, "DISCARDED", 1)
-    orders = dict(zip(open_ids, ("commit", "rollback", "discard"), strict=True)) | dict.fromkeys(dropped, "commit")
+    orders = dict(zip(open_ids, (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD), strict=True))
+    orders |= dict.fromkeys(dropped, ActKind.COMMIT)
     end = log_end(open_store(root)).offset
     receipts = act(
         medium_of(root, version, Destination(copy=target)), journal, orders, Conduct(overrides=("immunity",))
@@ -48,7 +50,7 @@ def test_each_decision_appends_what_its_broker_would_have_written(
     assert topics.count(ROCKSDB_OP_TOPIC) == len(orders)
     assert len(topics) == len(orders) + 1 + len(dropped)
     assert (target / "abort").exists()
-    saved = [receipt.saved_message for receipt in receipts if receipt.action == "discard"]
+    saved = [receipt.saved_message for receipt in receipts if receipt.action == ActKind.DISCARD]
     assert [Path(str(one)).is_file() for one in saved] == [True]
 
 
@@ -56,7 +58,7 @@ def test_what_was_dropped_is_put_into_rocksdb_again(tmp_path: Path, journal: Jou
     name = "rocksdb-5.5.0"
     root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
     (one,) = some(name, "DISCARDED", 1)
-    (receipt,) = act(medium_of(root, "5.5.0", Destination(copy=target)), journal, {one: "resume"})
+    (receipt,) = act(medium_of(root, "5.5.0", Destination(copy=target)), journal, {one: ActKind.RESUME})
     assert receipt.outcome == "accepted"
     row = rows_of(target, "5.5.0")[one]
     assert (row["state"], len(row["half_copies"]), "resumed" in row["flags"]) == ("PENDING", 2, True)
@@ -70,7 +72,7 @@ def test_a_broker_that_keeps_the_table_shut_is_not_given_ops_for_it(tmp_path: Pa
     root = unpack(name, tmp_path / "source")
     (one,) = some(name, "PENDING", 1)
     medium = medium_of(root, "5.5.0", Destination(copy=tmp_path / "target"), {"transRocksDBEnable": "false"})
-    (receipt,) = act(medium, journal, {one: "rollback"}, Conduct(overrides=("immunity",)))
+    (receipt,) = act(medium, journal, {one: ActKind.ROLLBACK}, Conduct(overrides=("immunity",)))
     assert receipt.outcome == "refused_by_guard"
     assert "transRocksDBEnable=false" in receipt.notes[0]
     assert not (tmp_path / "target").exists()

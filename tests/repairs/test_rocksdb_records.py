@@ -16,7 +16,7 @@ from rmqtx.repairs.records.record_writer import draft_of, property_values
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from tests.brokers.corpus import recipe, unpack
 from tests.forge.records import Message
-from tests.repairs.forge import row
+from tests.repairs.forge import transaction
 from tests.repairs.log_records import at_its_place, number, records, rules_of
 
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.4.0", "rocksdb-killed-5.5.0")
@@ -70,6 +70,7 @@ def test_a_half_that_no_key_can_be_made_of_has_no_op() -> None:
 
 def test_the_checks_are_those_of_the_halfs_own_key() -> None:
     keys = [("70@orders@T1", "4"), ("700@orders@T1", "2"), ("lastOffsetPy", "9")]
-    facts = row(state_entries=[{"kind": "rocksdb", "key": key, "value": value} for key, value in keys])
+    entry = {"store": "s", "kind": "rocksdb", "position_bytes": None}
+    facts = transaction(state_entries=[{**entry, "key": key, "value": value} for key, value in keys])
     assert checks_in_table(facts, 700) == 2
     assert checks_in_table(facts, 7) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,18 @@ from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
 from rmqtx.repairs.acts.group_watch import Others
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.plan_file import Plan, Step
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
 from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
 from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
 from rmqtx.verdicts.ledger.join import reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
+from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.options.ledgers import LedgerQuery
-from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
+from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row, transaction
 
 MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
 
@@ -48,13 +51,13 @@ class FixedAnswers:
     name = "the test"
     named: tuple[str, ...] = ()
 
-    def __init__(self, action: str | None) -> None:
+    def __init__(self, action: ActKind | None) -> None:
         self.action = action
 
     def may_decide(self, transaction_id: str) -> bool:
         return transaction_id != "stranger"
 
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
+    def of(self, rows: Sequence[Transaction]) -> list[GivenAnswer]:
         return [GivenAnswer(self.action, "the test says so") for _ in rows]
 
 
@@ -67,7 +70,7 @@ class Played:
     """A stand-in that hears some questions, runs until it has nothing to do, and what came of it."""
 
     def __init__(
-        self, tmp_path: Path, medium: FakeMedium, *checks: Check, action: str | None = "commit",
+        self, tmp_path: Path, medium: FakeMedium, *checks: Check, action: ActKind | None = ActKind.COMMIT,
         watch: FakeWatch | None = None, overrides: tuple[str, ...] = (), seconds: float = 60,
     ) -> None:
         self.said: list[str] = []
@@ -92,8 +95,8 @@ class Played:
 def test_a_question_is_answered_once_and_proved(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
     played = Played(tmp_path, medium, check(), check())
-    assert medium.acts == [("commit", 7)]
-    assert played.outcomes == [("commit", "proved")]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
+    assert played.outcomes == [(ActKind.COMMIT, "proved")]
     receipt = played.journal.read().receipts[0]
     assert receipt.notes[0] == "answered the broker's check of half copy 7 in place of the producer group"
     assert receipt.reason == "a test"
@@ -120,7 +123,7 @@ def test_what_is_decided_already_is_not_answered(tmp_path: Path, facts: dict[str
     medium = FakeMedium({"T1": facts}, on_act=as_a_broker)
     played = Played(tmp_path, medium, check(), check(), seconds=0.6)
     assert medium.acts == []
-    assert played.outcomes == [("commit", "refused_by_guard")]
+    assert played.outcomes == [(ActKind.COMMIT, "refused_by_guard")]
     assert guard in played.said[0]
 
 
@@ -130,7 +133,7 @@ def test_only_the_newest_copy_is_answered(tmp_path: Path) -> None:
     assert Played(tmp_path, medium, check(7), seconds=0.6).outcomes == []
     assert medium.acts == []
     Played(tmp_path, medium, check(17))
-    assert medium.acts == [("commit", 17)]
+    assert medium.acts == [(ActKind.COMMIT, 17)]
 
 
 def test_a_copy_that_does_not_show_yet_is_waited_for(tmp_path: Path) -> None:
@@ -142,7 +145,7 @@ def test_a_copy_that_does_not_show_yet_is_waited_for(tmp_path: Path) -> None:
 
     medium.on_look = appears
     Played(tmp_path, medium, check(17))
-    assert medium.acts == [("commit", 17)]
+    assert medium.acts == [(ActKind.COMMIT, 17)]
 
 
 def test_a_decision_under_way_is_waited_for(tmp_path: Path) -> None:
@@ -168,14 +171,14 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
     medium.on_act = slow_broker
     conduct = StandInConduct("shop", prove_ms=1_000)
     journal = Journal(tmp_path / "receipts.jsonl")
-    words, cursor = FixedAnswers("commit"), lambda _: 1_000
+    words, cursor = FixedAnswers(ActKind.COMMIT), lambda _: 1_000
     played_in = StandIn(conduct, medium, cursor, words, journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
     played_in.receive(check(7))
     end = time.monotonic() + 1.5
     played_in.run(lambda: time.monotonic() > end)
-    assert medium.acts == [("commit", 7), ("rollback", 17)]
+    assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 17)]
     assert sorted((one.action, one.outcome) for one in journal.read().receipts) == [
-        ("close", "proved"), ("commit", "proved"),
+        (ActKind.CLOSE, "proved"), (ActKind.COMMIT, "proved"),
     ]  # fmt: skip
     assert len(medium.rows["T1"]["final_records"]) == 1
 
@@ -193,13 +196,13 @@ def test_what_the_check_has_not_passed_is_watched_and_closed(tmp_path: Path) -> 
         return cursor
 
     conduct, journal = StandInConduct("shop", prove_ms=4_000), Journal(tmp_path / "receipts.jsonl")
-    words, watch = FixedAnswers("commit"), FakeWatch()
+    words, watch = FixedAnswers(ActKind.COMMIT), FakeWatch()
     stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, lambda _: None)  # type: ignore[arg-type]
     stand_in.receive(check(7))
-    stand_in.propose([row()])
+    stand_in.propose([transaction()])
     end = time.monotonic() + 6
     stand_in.run(lambda: stand_in.is_done or time.monotonic() > end)
-    assert medium.acts == [("commit", 7), ("rollback", 17)]
+    assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 17)]
     assert sorted(one.outcome for one in journal.read().receipts) == ["proved", "proved"]
 
 
@@ -210,7 +213,7 @@ def test_members_of_the_group_end_it_before_the_next_answer(tmp_path: Path) -> N
     assert played.stand_in.stopped_by == MEMBER
     overridden = Played(tmp_path, medium, check(), watch=FakeWatch(MEMBER), overrides=("producer-connected",))
     assert overridden.stand_in.stopped_by is None
-    assert medium.acts == [("commit", 7)]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
 
 
 def test_while_nobody_can_say_who_is_connected_nothing_is_answered(tmp_path: Path) -> None:
@@ -225,35 +228,35 @@ def test_what_cannot_be_found_does_not_keep_others_waiting(tmp_path: Path) -> No
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
     lost = [check(name=f"lost-{number}") for number in range(40)]
     played = Played(tmp_path, medium, *lost, check(), seconds=2)
-    assert medium.acts == [("commit", 7)]
-    assert played.outcomes == [("commit", "proved")]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
+    assert played.outcomes == [(ActKind.COMMIT, "proved")]
 
 
 def test_an_answer_that_was_not_sent_is_given_when_the_broker_asks_again(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row()}, on_act=None, answer=Unreachable("the broker is away"))
     played = Played(tmp_path, medium, check(), seconds=0.6)
-    assert played.outcomes == [("commit", "not_sent")]
+    assert played.outcomes == [(ActKind.COMMIT, "not_sent")]
     assert not played.stand_in.tasks["T1"].is_settled
 
 
 def test_an_answer_nobody_knows_of_is_looked_for_and_not_repeated(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker, answer=NoAnswer("cut off"))
     played = Played(tmp_path, medium, check())
-    assert medium.acts == [("commit", 7)]
-    assert played.outcomes == [("commit", "proved")]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
+    assert played.outcomes == [(ActKind.COMMIT, "proved")]
 
 
 def test_a_lost_answer_is_unknown(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row()}, answer=NoAnswer("cut off"))
     played = Played(tmp_path, medium, check(), seconds=2.5)
-    assert medium.acts == [("commit", 7)]
-    assert played.outcomes == [("commit", "unknown")]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
+    assert played.outcomes == [(ActKind.COMMIT, "unknown")]
 
 
 def test_a_broker_that_says_no_is_quoted(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row()}, answer=Answer(1, "The producer group wrong"))
     played = Played(tmp_path, medium, check())
-    assert played.outcomes == [("commit", "refused_by_broker")]
+    assert played.outcomes == [(ActKind.COMMIT, "refused_by_broker")]
     assert "code 1: The producer group wrong" in played.said[0]
 
 
@@ -265,29 +268,26 @@ def test_somebody_else_committed_too(tmp_path: Path) -> None:
         as_a_broker(medium, word, queue_offset)
 
     medium.on_act = twice
-    assert Played(tmp_path, medium, check()).outcomes == [("commit", "contradicted")]
+    assert Played(tmp_path, medium, check()).outcomes == [(ActKind.COMMIT, "contradicted")]
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def step(name: str, action: str, **more: Any) -> dict[str, Any]:
-    facts = {
-        "transaction_id": name, "action": action, "producer_group": "shop", "topic": "orders", "reason": "dead",
-        "reason_from": "orders.csv",
-    }  # fmt: skip
-    return facts | more
+def step(name: str, action: ActKind) -> Step:
+    return Step(name, action, "shop", "orders", None, (), None, None, (), State.PENDING, (), "dead", "orders.csv")
 
 
 def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
     words = PlanAnswers(
-        Plan("me", 0, [], [step("T1", "commit"), step("T2", "rollback"), step("T3", "resume"), step("T4", "commit")]),
+        Plan("me", 0, [], [step("T1", ActKind.COMMIT), step("T2", ActKind.ROLLBACK), step("T3", ActKind.RESUME),
+                           step("T4", ActKind.COMMIT)]),
         "plan.json",
     )
     assert (words.named, words.others_count) == (["T1", "T2", "T4"], 1)
-    rows = [row(transaction_id=name) for name in ("T1", "T2", "T3", "T5")]
-    found = words.of([*rows, row(transaction_id="T4", topic="payments")])
-    assert [word.action for word in found] == ["commit", "rollback", None, None, None]
+    named = [transaction(transaction_id=name) for name in ("T1", "T2", "T3", "T5")]
+    found = words.of([*named, transaction(transaction_id="T4", topic="payments")])
+    assert [word.action for word in found] == [ActKind.COMMIT, ActKind.ROLLBACK, None, None, None]
     assert found[0].why == "dead (orders.csv)"
     assert "rmqtx apply" in found[2].why
     assert found[3].why == "the plan does not name it"
@@ -297,8 +297,8 @@ def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
 
 def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
     said = {
-        "T1": ("done", "act", "commit", "PENDING"), "T2": ("not_done", "act", "rollback", "PENDING"),
-        "T3": ("done", "act", "commit", "DISCARDED"), "T4": ("several", "open", "wait", "PENDING"),
+        "T1": ("done", "act", ActKind.COMMIT, "PENDING"), "T2": ("not_done", "act", ActKind.ROLLBACK, "PENDING"),
+        "T3": ("done", "act", ActKind.COMMIT, "DISCARDED"), "T4": ("several", "open", "wait", "PENDING"),
     }  # fmt: skip
 
     def compare(batches: Any) -> Any:
@@ -311,8 +311,8 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
             yield from pa.Table.from_pylist(rows, schema=RECONCILED).to_batches()
 
     words = LedgerAnswers(compare, "orders.csv")
-    found = words.of([row(transaction_id=name) for name in said])
-    assert [word.action for word in found] == ["commit", "rollback", None, None]
+    found = words.of([transaction(transaction_id=name) for name in said])
+    assert [word.action for word in found] == [ActKind.COMMIT, ActKind.ROLLBACK, None, None]
     assert found[0].why == "outcome in the ledger: done"
 
 
@@ -328,18 +328,19 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
         return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)
 
     words = LedgerAnswers(compare, question.name)
-    pending = [row(transaction_id="T1", keys="order-1"), row(transaction_id="T2", keys="order-2")]
-    assert [word.action for word in words.of(pending)] == ["commit", "commit"]
+    pending = [transaction(transaction_id=f"T{number}", keys=f"order-{number}") for number in (1, 2)]
+    assert [word.action for word in words.of(pending)] == [ActKind.COMMIT, ActKind.COMMIT]
     asked_for: list[str] = []
 
-    def bearing(key: str) -> list[dict[str, Any]]:
+    def bearing(key: str) -> list[Transaction]:
         asked_for.append(key)
-        return [row("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])] * (key == "order-1")
+        sent = transaction("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])
+        return [sent] * (key == "order-1")
 
     words = LedgerAnswers(compare, question.name)
     words.with_key = bearing
     found = words.of(pending)
-    assert [word.action for word in found] == [None, "commit"]
+    assert [word.action for word in found] == [None, ActKind.COMMIT]
     assert "its ledger row matches 2 transactions" in found[0].why
     words.of(pending)
     assert asked_for == ["order-1", "order-2"]  # believed for a while
@@ -351,7 +352,7 @@ def test_rows_of_answers_say_what_came_of_it(tmp_path: Path) -> None:
     table = answers_table(played.stand_in.tasks.values())
     assert table.schema == ANSWERS
     (told,) = table.to_pylist()
-    assert (told["answer"], told["outcome"], told["half_queue_offset"]) == ("commit", "proved", 7)
+    assert (told["answer"], told["outcome"], told["half_queue_offset"]) == (ActKind.COMMIT, "proved", 7)
     assert told["final_commit_log_offset"] == 8_000
     assert told["receipt_id"] == played.journal.read().receipts[0].receipt_id
 
@@ -359,9 +360,9 @@ def test_rows_of_answers_say_what_came_of_it(tmp_path: Path) -> None:
 def test_immunity_does_not_keep_a_broker_that_asks_from_being_answered(tmp_path: Path) -> None:
     medium = FakeMedium({"T1": row(flags=["immune"])}, on_act=as_a_broker)
     Played(tmp_path, medium, check())
-    assert medium.acts == [("commit", 7)]
+    assert medium.acts == [(ActKind.COMMIT, 7)]
     slave = FakeMedium({"T1": row()}, on_act=as_a_broker)
     slave.surroundings = replace(slave.surroundings, is_slave=True)
     played = Played(tmp_path / "slave", slave, check(), seconds=0.6)
     assert slave.acts == []
-    assert played.outcomes == [("commit", "refused_by_guard")]
+    assert played.outcomes == [(ActKind.COMMIT, "refused_by_guard")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,10 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
-from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
-from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, RecordPlace, parse_plan
+from rmqtx.verdicts.model.transaction import Transaction
+from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation, transaction
 
 FILES = "/data/rocketmq/store"
 
@@ -27,12 +28,12 @@ def live_store(root: str = STORE) -> dict[str, Any]:
 
 
 def stale(
-    facts: dict[str, Any] | None, found: NamedRecord | None = None, *, action: str = "commit", **how: bool
+    facts: dict[str, Any] | None, found: NamedRecord | None = None, *, action: ActKind = ActKind.COMMIT, **how: bool
 ) -> str | None:
     """Whether a step that was made of forge's row is stale now."""
-    planned = row(discard_copies=[place(0, 999)], state="DISCARDED") if action == "resume" else row()
+    planned = row(discard_copies=[place(0, 999)], state="DISCARDED") if action == ActKind.RESUME else row()
     step = step_of_situation(situation(planned), action, "why", "me")
-    return staleness(step, facts, lambda _: found or record(), **how)
+    return staleness(step, None if facts is None else Transaction.of(facts), lambda _: found or record(), **how)
 
 
 def test_what_holds_is_not_stale() -> None:
@@ -63,8 +64,8 @@ def test_what_differs_makes_it_stale(facts: dict[str, Any] | None, told: str) ->
 
 def test_a_witness_that_is_gone_makes_it_stale() -> None:
     planned = row(state="DISCARDED", discard_copies=[place(0, 999)])
-    step = step_of_situation(situation(planned), "commit", "why", "me")
-    told = staleness(step, row(state="DISCARDED"), lambda _: record())
+    step = step_of_situation(situation(planned), ActKind.COMMIT, "why", "me")
+    told = staleness(step, transaction("DISCARDED"), lambda _: record())
     assert told is not None
     assert "a discard copy that the plan relies on is missing" in told
 
@@ -81,23 +82,23 @@ def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any],
 
 
 def test_a_named_record_that_cannot_be_read_makes_it_stale() -> None:
-    step = step_of_situation(situation(row()), "commit", "why", "me")
-    told = staleness(step, row(), lambda _: None)
+    step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
+    told = staleness(step, transaction(), lambda _: None)
     assert told == "the half copy that the plan names can no longer be read: 7 at commit-log offset 700"
 
 
 def test_a_resume_relies_on_its_discard_copy() -> None:
     facts = row(discard_copies=[place(0, 999)], state="DISCARDED")
-    assert stale(facts, record(0, 999), action="resume") is None
+    assert stale(facts, record(0, 999), action=ActKind.RESUME) is None
     assert "discard copy 0 at commit-log offset 999 has a different length" in (
-        stale(facts, replace(record(0, 999), length_bytes=1), action="resume") or ""
+        stale(facts, replace(record(0, 999), length_bytes=1), action=ActKind.RESUME) or ""
     )
 
 
 def test_a_plan_of_files_is_compared_by_offsets() -> None:
-    asked: list[Mapping[str, Any]] = []
+    asked: list[RecordPlace] = []
 
-    def read(where: Mapping[str, Any]) -> NamedRecord | None:
+    def read(where: RecordPlace) -> NamedRecord | None:
         asked.append(where)
         return record()
 
@@ -106,16 +107,16 @@ def test_a_plan_of_files_is_compared_by_offsets() -> None:
 
     planned = row(store=FILES, half_copies=of_files(row()["half_copies"]))
     half = replace(record(), store=FILES)
-    step = step_of_situation(situation(planned, half_copy=half), "commit", "why", "me")
-    assert staleness(step, row(), read, is_same_store=False) is None
-    assert asked[-1]["store"] == STORE  # where the record is now
-    later = row(state="COMMITTED", final_records=[final()], op_marks=[mark(7)])
+    step = step_of_situation(situation(planned, half_copy=half), ActKind.COMMIT, "why", "me")
+    assert staleness(step, transaction(), read, is_same_store=False) is None
+    assert asked[-1].store == STORE  # where the record is now
+    later = transaction("COMMITTED", final_records=[final()], op_marks=[mark(7)])
     assert "a final record appeared" in (staleness(step, later, read, is_same_store=False) or "")
 
 
 def test_crcs_are_compared_as_brokers_keep_them() -> None:
-    step = step_of_situation(situation(row()), "commit", "why", "me")
-    assert staleness(step, row(), lambda _: replace(record(), body_crc=1 - (1 << 31))) is None
+    step = step_of_situation(situation(row()), ActKind.COMMIT, "why", "me")
+    assert staleness(step, transaction(), lambda _: replace(record(), body_crc=1 - (1 << 31))) is None
 
 
 def test_live_stores_are_told_from_directories() -> None:
@@ -130,8 +131,8 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
         transaction_id="T2", state="COMMITTED", final_records=[final()], op_marks=[mark(7)], advice="none"
     )
     other = row(transaction_id="T3", producer_group="bank")
-    draft = drafted([situation(one) for one in (free, done, other)], ActRequest("commit", "shop"), "why", "me")
-    assert [step["transaction_id"] for step in draft.steps] == ["T1"]
+    draft = drafted([situation(one) for one in (free, done, other)], ActRequest(ActKind.COMMIT, "shop"), "why", "me")
+    assert [step.transaction_id for step in draft.steps] == ["T1"]
     assert [(name, refusal.guard) for name, refusal in draft.refused] == [
         ("T2", "already-delivered"), ("T3", "wrong-group"),
     ]  # fmt: skip
@@ -139,21 +140,21 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
 
 def test_guards_of_the_moment_are_not_asked_when_a_plan_is_made() -> None:
     busy = around(producers=("a client",), settled_ms=0, rivals=("another",))
-    assert len(drafted([situation(row(), busy)], ActRequest("commit"), "why", "me").steps) == 1
+    assert len(drafted([situation(row(), busy)], ActRequest(ActKind.COMMIT), "why", "me").steps) == 1
 
 
 def test_what_names_nothing_is_not_planned() -> None:
     gone = situation(row(), half_copy=None, named=None)
-    draft = drafted([gone], ActRequest("commit"), "why", "me")
+    draft = drafted([gone], ActRequest(ActKind.COMMIT), "why", "me")
     assert draft.steps == []
     assert [refusal.guard for _, refusal in draft.refused] == ["evidence-incomplete"]
 
 
 def test_a_plan_comes_back_from_its_file() -> None:
-    draft = drafted([situation(row())], ActRequest("commit"), "why", "me")
+    draft = drafted([situation(row())], ActRequest(ActKind.COMMIT), "why", "me")
     plan = plan_of(draft, [live_store()], {"command": "plan"}, 1)
     back = parse_plan(plan.text(), "p.json")
     assert isinstance(back, Plan)
     assert (back.steps, back.stores) == (plan.steps, plan.stores)
-    assert pa.Table.from_pylist(back.steps, schema=PLAN_STEPS).num_rows == 1
+    assert back.table().num_rows == 1
     assert pa.Table.from_pylist(back.stores, schema=PLAN_STORES).num_rows == 1

@@ -33,8 +33,10 @@ from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, 
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
 from rmqtx.verdicts.transactions.judge import judge
@@ -50,8 +52,6 @@ _OPEN_BYTES_MAX = 4 << 20
 _SHORT_IDS_MAX = 3
 #: The newest bytes of logs of one broker that are compared without a scan.
 _COMPARED_BYTES = 64 << 20
-#: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
-OPEN_AGAIN_FLAG = "open_after_decision"
 
 
 def pending(
@@ -243,7 +243,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
     # What is committed and has no event depends on nothing that comes later.
-    is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], "none"))
+    is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], NextEvent.NONE))
     copies = pc.list_flatten(rows.filter(pc.invert(pc.fill_null(is_settled, False)))["half_copies"])
     stores, offsets = pc.struct_field(copies, "store"), pc.struct_field(copies, "commit_log_offset")
     for root, fact in facts.items():

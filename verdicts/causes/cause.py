@@ -14,17 +14,19 @@ from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.needs import Need, all_hold
 from rmqtx.verdicts.model.group_habits import Members
 from rmqtx.verdicts.model.store_evidence import FILES, StoreEvidence
+from rmqtx.verdicts.model.strength import Strength
 
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
 Support = npt.NDArray[np.int8]
 NONE, FITS, PROVES = 0, 1, 2
 
-STRENGTHS: dict[str, str] = {
-    "explains": "the records show it, the release of the broker is known to behave so, and no other cause leaves the "
-    "same records",
-    "could_explain": "the records fit, and something is unknown: the release, a setting, or which of several causes it "
-    "was; would_decide names what decides it",
-    "ruled_out": "the records would fit, but this release of the broker, or its configuration, does not behave so",
+STRENGTHS: dict[Strength, str] = {
+    Strength.EXPLAINS: "the records show it, the release of the broker is known to behave so, and no other cause "
+    "leaves the same records",
+    Strength.COULD_EXPLAIN: "the records fit, and something is unknown: the release, a setting, or which of several "
+    "causes it was; would_decide names what decides it",
+    Strength.RULED_OUT: "the records would fit, but this release of the broker, or its configuration, does not behave "
+    "so",
 }
 #: The command that asks the application.
 RECONCILE = "rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' --done EXPR --not-done EXPR"

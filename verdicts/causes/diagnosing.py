@@ -20,6 +20,7 @@ from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import Applied, applied
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
+from rmqtx.verdicts.model.strength import Strength
 from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS
 
 _EXAMPLE = pa.struct([
@@ -110,8 +111,8 @@ class Diagnosis:
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
         for one in applied(found):
             self._count(found, one)
-            is_explained |= one.rows.get("explains", False)
-            has_cause |= one.rows.get("could_explain", False)
+            is_explained |= one.rows.get(Strength.EXPLAINS, False)
+            has_cause |= one.rows.get(Strength.COULD_EXPLAIN, False)
         has_cause |= is_explained
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
@@ -135,10 +136,10 @@ class Diagnosis:
         for store, word, possible, proven in self._groups.counts():
             points = [*self._unknown(CAUSES[word], self.stores[store]), CAUSES[word].decides]
             possible.open_points = dict.fromkeys(points)
-            for strength, count in (("could_explain", possible), ("explains", proven)):
+            for strength, count in ((Strength.COULD_EXPLAIN, possible), (Strength.EXPLAINS, proven)):
                 if count.transactions:
                     counts.setdefault((store, word, strength), Count()).merge(count)
-        keys = sorted(counts, key=lambda key: (key[2] == "ruled_out", -counts[key].transactions, *key))
+        keys = sorted(counts, key=lambda key: (key[2] == Strength.RULED_OUT, -counts[key].transactions, *key))
         return pa.Table.from_pylist([_row(*key, counts[key]) for key in keys], DIAGNOSES)
 
     def _unknown(self, cause: Cause, facts: StoreEvidence) -> list[str]:
@@ -157,7 +158,8 @@ class Diagnosis:
         """Count a cause in one store."""
         for strength, rows in one.rows.items():
             if rows.any():
-                points = [*self._unknown(one.cause, one.facts), one.decides] if strength == "could_explain" else []
+                is_open = strength == Strength.COULD_EXPLAIN
+                points = [*self._unknown(one.cause, one.facts), one.decides] if is_open else []
                 count = self._counts.setdefault((one.store, one.cause.word, strength), Count())
                 count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
 
@@ -170,7 +172,7 @@ def diagnosed_each(
     for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
         diagnosis = Diagnosis(stores, proxy_keeps_ms, has_groups=False)  # one transaction shows nothing of its group
         diagnosis.add(batch)
-        causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
+        causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != Strength.RULED_OUT])
     return causes
 
 

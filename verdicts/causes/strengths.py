@@ -15,16 +15,17 @@ from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.strength import Strength
 
 #: What follows the word of a cause in the column `causes`, by its strength.
-_MARKS = {"explains": "", "could_explain": "?"}
+_MARKS = {Strength.EXPLAINS: "", Strength.COULD_EXPLAIN: "?"}
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What one cause is for the transactions of one store.
 
-    Shape: `rows` by strength: `explains`, `could_explain` and `ruled_out` exclude one another, and each transaction
+    Shape: `rows` by strength: EXPLAINS, COULD_EXPLAIN and RULED_OUT exclude one another, and each transaction
            that the rule fits is in one of them. `facts`: those of the store. `decides`: what would decide it for some
            of them, where their records do not. `rivals`: the causes that fit some of the same transactions.
     """
@@ -32,7 +33,7 @@ class Applied:
     cause: Cause
     store: str
     facts: StoreEvidence
-    rows: Mapping[str, Bools]
+    rows: Mapping[Strength, Bools]
     decides: str = ""
     rivals: tuple[str, ...] = ()
 
@@ -73,7 +74,7 @@ def _in_store(
 ) -> Applied:
     applies = cause.applies(facts)
     if applies is False:
-        return Applied(cause, store, facts, {"ruled_out": rows})
+        return Applied(cause, store, facts, {Strength.RULED_OUT: rows})
     support = supports[cause.word]
     rivals = _fitting_rivals(cause, rows, supports, facts)
     is_contested = np.zeros(len(rows), np.bool_)
@@ -81,7 +82,7 @@ def _in_store(
         is_contested |= supports[word] > NONE
     proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
     return Applied(
-        cause, store, facts, {"explains": proven, "could_explain": rows & ~proven},
+        cause, store, facts, {Strength.EXPLAINS: proven, Strength.COULD_EXPLAIN: rows & ~proven},
         cause.decides if (rows & (support < PROVES)).any() else "", rivals,
     )
 
@@ -131,13 +132,13 @@ def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table
     return rows.set_column(place, form, lists)
 
 
-def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, str]]:
+def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, Strength]]:
     """Return the number of transactions by store, cause and strength; `rows` has `store` and `causes`."""
     lists = rows["causes"].combine_chunks()
     stores = rows["store"].combine_chunks().take(pc.list_parent_indices(lists))
     counted = Counter(zip(stores.to_pylist(), pc.list_flatten(lists).to_pylist(), strict=True))
-    mark = _MARKS["could_explain"]
+    mark = _MARKS[Strength.COULD_EXPLAIN]
     return Counter({
-        (store, value.removesuffix(mark), "could_explain" if value.endswith(mark) else "explains"): count
+        (store, value.removesuffix(mark), Strength.COULD_EXPLAIN if value.endswith(mark) else Strength.EXPLAINS): count
         for (store, value), count in counted.items()
     })

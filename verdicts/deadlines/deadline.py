@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.verdicts.model.advice import Advice
+from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import (
     CUT_OFF,
     NEVER_ASKED,
@@ -18,8 +19,6 @@ from rmqtx.verdicts.model.predicted import (
     NO_SLOT,
     NOT_BEFORE,
     OUT_OF_REACH,
-    WORDS,
-    Event,
     Prediction,
     Why,
 )
@@ -60,7 +59,7 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
     if transaction["state"] != State.PENDING and transaction["advice"] not in _ASKED_ADVICE:
         return None
     known = predicted.get(transaction["store"])
-    if transaction.get("next_event") == WORDS[Event.CUT]:
+    if transaction.get("next_event") == NextEvent.CUT:
         assumed = () if known is None else known.assumed
         return Deadline(None, is_running=known is not None and known.is_running, why=CUT_OFF, assumed=assumed)
     if NEVER_ASKED_FLAG in transaction["flags"] and transaction["discard_at_ms"] is None:

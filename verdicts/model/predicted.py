@@ -12,6 +12,7 @@ import numpy as np
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
+from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000
@@ -81,27 +82,29 @@ class Event(IntEnum):
 
 
 #: Events in the column `next_event`.
-WORDS: dict[Event, str] = {
-    Event.ASKED: "asked", Event.PUT_BACK: "put_back", Event.EXPIRED: "expired", Event.SPENT: "discarded",
-    Event.DROPPED: "dropped", Event.SKIPPED: "skipped", Event.STOPPED: "stopped", Event.CUT: "cut",
-    Event.UNREAD: "skipped", Event.UNKNOWN: "unknown",
+WORDS: dict[Event, NextEvent] = {
+    Event.ASKED: NextEvent.ASKED, Event.PUT_BACK: NextEvent.PUT_BACK, Event.EXPIRED: NextEvent.EXPIRED,
+    Event.SPENT: NextEvent.DISCARDED, Event.DROPPED: NextEvent.DROPPED, Event.SKIPPED: NextEvent.SKIPPED,
+    Event.STOPPED: NextEvent.STOPPED, Event.CUT: NextEvent.CUT, Event.UNREAD: NextEvent.SKIPPED,
+    Event.UNKNOWN: NextEvent.UNKNOWN,
 }  # fmt: skip
 #: The values of the column `next_event`, and what they mean.
-EVENTS: dict[str, str] = {
-    "asked": "a producer is asked",
-    "put_back": "a copy is put back, no producer is asked",
-    "expired": "discarded without asking, because of its age",
-    "discarded": "discarded without asking, because its checks are used up",
-    "dropped": "dropped from RocksDB without asking",
-    "skipped": "never read by the check",
-    "stopped": "not reached: the check stops before it",
-    "cut": "cut off the log when the broker starts",
-    "unknown": "not predicted: rmqtx show ID gives the reason",
-    "none": "nothing: the check has no copy of it before it",
+EVENTS: dict[NextEvent, str] = {
+    NextEvent.ASKED: "a producer is asked",
+    NextEvent.PUT_BACK: "a copy is put back, no producer is asked",
+    NextEvent.EXPIRED: "discarded without asking, because of its age",
+    NextEvent.DISCARDED: "discarded without asking, because its checks are used up",
+    NextEvent.DROPPED: "dropped from RocksDB without asking",
+    NextEvent.SKIPPED: "never read by the check",
+    NextEvent.STOPPED: "not reached: the check stops before it",
+    NextEvent.CUT: "cut off the log when the broker starts",
+    NextEvent.UNKNOWN: "not predicted: rmqtx show ID gives the reason",
+    NextEvent.NONE: "nothing: the check has no copy of it before it",
 }
 #: The values of the column `answer_effect`, and what they mean.
-EFFECTS: dict[str, str] = {
-    "deliver": "the answer COMMIT delivers it", "deliver_again": "the answer COMMIT delivers it once more",
+EFFECTS: dict[AnswerEffect, str] = {
+    AnswerEffect.DELIVER: "the answer COMMIT delivers it",
+    AnswerEffect.DELIVER_AGAIN: "the answer COMMIT delivers it once more",
 }
 #: The events with which the check ends a transaction without asking a producer.
 UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)

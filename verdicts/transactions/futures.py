@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.verdicts.check.decisions import is_expired
+from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, SLAVE, UNASKED_ENDS, WORDS, Event, Why
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
 _FAR = np.iinfo(np.int64).max
-NO_EVENT = "none"
 #: The words of events with which the check ends a transaction without asking.
 UNASKED_WORDS = tuple(WORDS[event] for event in UNASKED_ENDS)
 
@@ -137,7 +137,7 @@ class Futures:
     @property
     def words(self) -> pa.Array:
         """The column `next_event`."""
-        names = [WORDS.get(Event(number), NO_EVENT) for number in range(len(Event))]
+        names = [WORDS.get(Event(number), NextEvent.NONE) for number in range(len(Event))]
         return pc.if_else(self._is_played, pa.array(names, pa.string()).take(pa.array(self._shown_events())), None)
 
     @property
@@ -167,7 +167,8 @@ class Futures:
     def answer_effects(self) -> pa.Array:
         """The column `answer_effect`: what the answer COMMIT of a producer that is asked does."""
         is_delivered = self._judged.state.are(State.COMMITTED)
-        words = pa.array(["deliver", "deliver_again"]).take(pa.array(is_delivered.astype(np.int64)))
+        effects = pa.array([AnswerEffect.DELIVER, AnswerEffect.DELIVER_AGAIN], pa.string())
+        words = effects.take(pa.array(is_delivered.astype(np.int64)))
         # The broker refuses an answer with another number than that of the record.
         is_answered = self.is_asked & ~self._judged.newest_is(self._judged.others.is_unanswerable)
         return pc.if_else(pc.and_(pa.array(is_answered), self._is_played), words, None)

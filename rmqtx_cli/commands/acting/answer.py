@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import ANSWERED
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.acting import status_of_answers
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
@@ -171,11 +173,10 @@ class _Desk:
         """Return the answers for the transactions that are pending now."""
         from rmqtx.remoting.live.lookups import pending
 
-        rows = [
-            row for row in pending(self.live.brokers).table().to_pylist()
-            if row["producer_group"] == self.group and row["state"] == State.PENDING
-        ]  # fmt: skip
-        return self.stand_in.propose(rows)
+        found = [Transaction.of(row) for row in pending(self.live.brokers).table().to_pylist()]
+        return self.stand_in.propose(
+            [one for one in found if one.producer_group == self.group and one.state == State.PENDING]
+        )
 
     def answer(self, for_ms: int | None, *, until_done: bool) -> None:
         """Answer until the time is over, all is settled (with --until-done), or the user interrupts."""
@@ -204,16 +205,16 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
     return tuple(override or ())
 
 
-def _with_key(live: Live, key: str) -> list[dict[str, Any]]:
+def _with_key(live: Live, key: str) -> list[Transaction]:
     """Return all transactions of the brokers that have a business key, decided ones included."""
     from rmqtx.readers.model.errors import NoSuchTransaction
     from rmqtx.remoting.live.lookups import show
 
     try:
-        rows: list[dict[str, Any]] = show(live.brokers, key).table().to_pylist()
+        rows = show(live.brokers, key).table().to_pylist()
     except NoSuchTransaction:
         return []
-    return rows
+    return [Transaction.of(row) for row in rows]
 
 
 def _refused(others: Others, conduct: StandInConduct) -> int:
@@ -245,7 +246,7 @@ def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> N
 
 def _say_proposal(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     numbers = Counter(task.given.action or "no answer" for task in tasks)
-    counts = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
+    counts = ", ".join(f"{numbers[word]} {word}" for word in (*ANSWERED, "no answer") if numbers[word])
     pending = f"{count(len(tasks), 'pending transaction')}{': ' + counts if counts else ''}"
     voice.note(f"group {group}: {pending} (answers from {words.name})")
     elsewhere = len(set(words.named) - {task.transaction_id for task in tasks})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
-NAME = "close"
+NAME = ActKind.CLOSE
 EXAMPLES = (
     Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "list decided ones that will be checked again"),
     Example(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
-NAME = "discard"
+NAME = ActKind.DISCARD
 EXAMPLES = (
     Example("rmqtx discard ORDER-4711 -n 10.0.0.1:9876 --reason 'duplicate order'", "save the message, then roll back"),
     Example("rmqtx receipts --action discard", "list where the saved messages are"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
@@ -142,7 +143,7 @@ def command(
         return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)
     _refuse_file(output, force=force)
-    wanted = _Asked(action, asked)
+    wanted = _Asked(ActKind(action), asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
@@ -162,11 +163,10 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
     Raises: BadRequest if one of them is not given, or for an unknown action.
     """
-    from rmqtx.repairs.receipts.plan_file import ACTIONS
     from rmqtx_cli.words.near import did_you_mean
 
-    if action not in ACTIONS:
-        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
+    if action not in PLANNED:
+        raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*PLANNED, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
             raise BadRequest(f"{option} is required", advice="see rmqtx plan --help")
@@ -190,7 +190,7 @@ def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """Return the plan of a draft, with the facts about its stores."""
     from rmqtx.repairs.plans.draft_plan import plan_of
 
-    stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
+    stores, made_from = source.facts(context, {root for step in draft.steps for root in step.stores})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 
@@ -225,7 +225,7 @@ class _Asked:
     Raises: BadRequest if neither ids nor conditions are given.
     """
 
-    action: str
+    action: ActKind
     options: AskedOptions
 
     def __post_init__(self) -> None:
@@ -240,6 +240,7 @@ class _Asked:
 
     def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
         """Return the reading of the selected transactions, and the situation of each."""
+        from rmqtx.verdicts.model.transaction import Transaction
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
         asked = self.options
@@ -251,13 +252,13 @@ class _Asked:
             say_unknown_names(read, named, voice)
         if asked.limit is not None and asked.limit < found.num_rows:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
-        return reading, source.situations(found.slice(0, asked.limit).to_pylist())
+        return reading, source.situations([Transaction.of(row) for row in found.slice(0, asked.limit).to_pylist()])
 
     def _reading(self, source: PlanInputs) -> Reading:
         """Return the rows to select from."""
         if self.options.ids:
             return source.named(self.options.ids)
-        return source.everything() if self.action == "resume" else source.pending()
+        return source.everything() if self.action == ActKind.RESUME else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Return the selected rows."""
@@ -265,7 +266,7 @@ class _Asked:
 
         asked = self.options
         if not asked.ids:
-            column, value = {"close": ("advice", Advice.CLOSE), "resume": ("state", State.DISCARDED)}.get(
+            column, value = {ActKind.CLOSE: ("advice", Advice.CLOSE), ActKind.RESUME: ("state", State.DISCARDED)}.get(
                 self.action, ("state", State.PENDING)
             )
             rows = rows.filter(pc.equal(rows[column], value))
@@ -355,7 +356,7 @@ def steps_view() -> Any:
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def named(row: dict[str, Any]) -> str:
-        record = row["discard_copy"] if row["action"] == "resume" else row["half_copy"]
+        record = row["discard_copy"] if row["action"] == ActKind.RESUME else row["half_copy"]
         return f"{record['queue_offset']}@{record['commit_log_offset']}"
 
     return View(

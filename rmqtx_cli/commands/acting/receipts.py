@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -178,7 +179,7 @@ def command(
     _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
     status = listing.conclude(reading)
-    is_contradicted = any(one.word == "contradicted" for one in standings.values())
+    is_contradicted = any(one.word == StandingWord.CONTRADICTED for one in standings.values())
     return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
 
 
@@ -233,12 +234,11 @@ class _Chosen:
     def __init__(
         self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
     ) -> None:
+        from rmqtx.repairs.receipts.act_kind import ActKind
         from rmqtx.repairs.receipts.act_outcome import OUTCOMES
-        from rmqtx.repairs.receipts.plan_file import ACTIONS
-        from rmqtx.repairs.receipts.receipts import CURSOR_SET
         from rmqtx_cli.options.closed_values import check_value
 
-        known = {"action": (*ACTIONS, "answer", "probe", CURSOR_SET), "outcome": tuple(OUTCOMES)}
+        known = {"action": tuple(ActKind), "outcome": tuple(OUTCOMES)}
         for column, words in (("action", actions), ("outcome", outcomes)):
             for word in words or ():
                 check_value(column, known[column], word, f"--{column}")
@@ -260,16 +260,17 @@ class _Chosen:
 def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, voice: Voice) -> dict[str, Standing]:
     """Return the standing of each receipt, from its transaction now; add findings to `reading`."""
     from rmqtx.repairs.receipts.recheck import rechecked
+    from rmqtx.verdicts.model.transaction import Transaction
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
     with shown("rechecking", voice), opener.looked_up() as source:
-        def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
+        def look(ids: list[str]) -> Iterable[Transaction]:
             found = source.lookup(ids)
-            rows: list[Mapping[str, Any]] = found.table().to_pylist()
+            rows = found.table().to_pylist()
             reading.findings.extend(found.findings)
-            return rows
+            return map(Transaction.of, rows)
 
         again = rechecked(receipts, look, lambda: _cursors(source), lambda: [one.root for one in source.stores])
         return {receipt.receipt_id: standing for receipt, standing in again}
@@ -292,11 +293,10 @@ def _cursors(source: Source) -> Mapping[str, int] | None:
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
-    from rmqtx.repairs.receipts.receipts import OTHER_STORE
     from rmqtx_cli.words.text import count
 
     words = [standing.word for standing in standings.values()]
-    here = [word for word in words if word != OTHER_STORE]
+    here = [word for word in words if word != StandingWord.OTHER_STORE]
     if here:
         voice.note("rechecked: " + ", ".join(f"{here.count(word)} {word}" for word in dict.fromkeys(here)))
     if len(here) < len(words):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
-NAME = "resume"
+NAME = ActKind.RESUME
 EXAMPLES = (
     Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason 'shop is back'", "write a new half copy"),
     Example(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
-NAME = "rollback"
+NAME = ActKind.ROLLBACK
 EXAMPLES = (
     Example(
         "rmqtx rollback 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711",

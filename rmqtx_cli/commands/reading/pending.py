@@ -228,7 +228,7 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     """Print how many transactions --all-open would add."""
     import pyarrow.compute as pc
 
-    from rmqtx.verdicts.audit.lookups import OPEN_AGAIN_FLAG
+    from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
     from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 
     rows = rows.filter(pc.not_equal(rows["state"], State.PENDING))

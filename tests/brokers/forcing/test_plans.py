@@ -44,7 +44,7 @@ def test_a_plan_outlives_the_check_and_is_done_once(stage: Stage, tmp_path: Path
     assert (status, "a half copy appeared since" in told) == (STALE_PLAN, True), told
     status, told, outcomes = applied(tool, tmp_path / "p.json")
     assert (status, set(outcomes.values()), len(outcomes)) == (DONE, {"proved"}, 4), told
-    assert told.count("the check put back half copy") == 4
+    assert told.count("the check has put back half copy") == 4
     assert stage.asked_again(orphans) == []
     status, told, outcomes = applied(tool, tmp_path / "p.json")
     assert (status, outcomes, "4 steps done by an earlier run" in told) == (DONE, {}, True), told

@@ -1,0 +1,27 @@
+"""The acts, as a type: a misspelt one is an error of mypy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ActKind(StrEnum):
+    """What is done to a transaction, or to the cursors of a store; its value is the text in plans and receipts.
+
+    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes the first five, which may be planned.
+    """
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    DISCARD = "discard"
+    RESUME = "resume"
+    CLOSE = "close"
+    ANSWER = "answer"
+    PROBE = "probe"
+    CURSOR_SET = "cursor set"
+
+
+#: What may be planned for a transaction.
+PLANNED = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE)
+#: What answers a check; other acts get no answer, because a broker does not respond to UNKNOWN.
+ANSWERED = (ActKind.COMMIT, ActKind.ROLLBACK)

@@ -1,0 +1,16 @@
+"""How far the evidence for a cause goes, as a type: mypy finds a misspelt word."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Strength(StrEnum):
+    """How far records support a cause; its value is the text in tables and output.
+
+    `rmqtx.verdicts.causes.cause.STRENGTHS` describes each.
+    """
+
+    EXPLAINS = "explains"
+    COULD_EXPLAIN = "could_explain"
+    RULED_OUT = "ruled_out"
