@@ -17,6 +17,13 @@ KINDS: dict[str, Kind] = {
         "the commit log is scanned instead",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
+    "queue-database-missing": Kind(
+        Severity.ERROR,
+        "a store with queues in RocksDB without the database of its queues",
+        "the commit log is scanned instead; whether the queues led to more than this log has is unknown",
+        "copy consumequeue/ of the broker too; if the broker lost the directory, its next start writes the database "
+        "again from the log (seen on 5.5.0)",
+    ),
     "queue-gap": Kind(
         Severity.ERROR,
         "a consume queue lacks a file in the middle",

@@ -101,6 +101,12 @@ KINDS: dict[str, Kind] = {
         "same reason: rmqtx audit lists them as LOST",
         "rmqtx rebuild queues writes the queue again, in a copy of the store",
     ),
+    "check-max-unknown": Kind(
+        Severity.ERROR,
+        "a half message with more checks than the transactionCheckMax that is assumed",
+        "the broker has a larger transactionCheckMax, so when its check discards half messages is not predicted",
+        "add --broker-conf with the configuration of the broker",
+    ),
     "start-hides-new": Kind(
         Severity.ERROR,
         "a half queue that leads behind the end of the log: the broker gives new half messages no slot in it",

@@ -14,7 +14,7 @@ from rmqtx.readers.model.reading import Note, NoteKind, Reading
 from rmqtx.readers.model.tables import QUEUE_SLOTS
 from rmqtx.readers.queues.consume_queue_scan import scan_slots
 from rmqtx.readers.rocksdb.rocksdb import open_database, unread
-from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, RocksdbSlots, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, RocksdbSlots
 from rmqtx.readers.store.store import Store
 
 KIND = "rocksdb"
@@ -71,7 +71,7 @@ def scan_rocksdb_slots(
 def _scan(
     store: Store, reading: Reading, topic: str | None, queue_id: int | None, bounds: tuple[int, int]
 ) -> Iterator[pa.RecordBatch]:
-    for name in queue_directories(store):
+    for name in store.queue_databases:
         try:
             with open_database(store, name) as database:
                 queues = QueueDatabase(store, database, reading.findings)

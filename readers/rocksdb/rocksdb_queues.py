@@ -15,15 +15,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqtx.readers.model.columns import Int64s
-from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout, VariablePart
 from rmqtx.readers.queues.consume_queue import Slots
-from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, open_database, unread
+from rmqtx.readers.store.store import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    QUEUE_DATABASES,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    Store,
+)
 
-#: Directories of the database; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
-DIRECTORIES = ("consumequeue", "consumequeue_rocksdb")
 OFFSETS = "offset"
 MARK = b"\x01"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
@@ -251,7 +256,7 @@ def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int],
     Damage: database-unread, database-entry.
     """
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    for name in queue_directories(store):
+    for name in store.queue_databases:
         try:
             with open_database(store, name) as database:
                 for queue, ends in QueueDatabase(store, database, findings).ends().items():
@@ -285,13 +290,13 @@ def unread_queues(store: Store) -> list[Finding]:
     """Return why queues in RocksDB cannot be read; nothing if they can, or if the store has only files.
 
     Of the slots only those that the check reads are read.
-    Damage: database-unread, database-entry.
+    Damage: database-unread, database-entry, queue-database-missing.
     """
-    findings: list[Finding] = []
-    if not store.has_rocksdb_queues:
+    findings = lacking_database(store)
+    if findings or not store.has_rocksdb_queues:
         return findings
     queue_bounds(store, findings)
-    for name in [] if findings else queue_directories(store):
+    for name in [] if findings else store.queue_databases:
         try:
             with open_database(store, name) as database:
                 queues = QueueDatabase(store, database)
@@ -304,6 +309,34 @@ def unread_queues(store: Store) -> list[Finding]:
     return findings
 
 
-def queue_directories(store: Store) -> list[str]:
-    """Return the directories of the store with a database of consume queues."""
-    return [name for name in DIRECTORIES if has_database(store, name)]
+def damaged_databases(store: Store) -> list[Finding]:
+    """Return the databases of consume queues that cannot be opened because of damage: a broker does not start on them.
+
+    Damage: start-refused. Without the library nothing is known.
+    Source: seen on 5.4.0 and 5.5.0 without CURRENT or the .sst files, also with queues in files beside the database.
+    """
+    found: list[Finding] = []
+    for name in store.queue_databases:
+        try:
+            open_database(store, name).close()
+        except MissingLibrary:
+            return []
+        except SourceError as error:
+            found.append(Finding(
+                store.root, "start-refused", store.place(name), expected="a RocksDB database that can be opened",
+                actual=error.message,
+                advice="move the directory out of the store, after a copy of the whole store: the next start writes "
+                "the queues again from the log (seen on 5.5.0); or replace it from a backup",
+            ))  # fmt: skip
+    return found
+
+
+def lacking_database(store: Store) -> list[Finding]:
+    """Return a finding if the database of consume queues is missing."""
+    if not store.lacks_queue_database:
+        return []
+    return [Finding(
+        store.root, "queue-database-missing", store.place(QUEUE_DATABASES[0]),
+        expected="a RocksDB database, because the settings are in RocksDB (storeType=defaultRocksDB)",
+        actual="neither a database nor queue files",
+    )]  # fmt: skip

@@ -16,7 +16,7 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb import open_database
-from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.store.store import Store
 
 Range = tuple[int, int]
@@ -105,7 +105,7 @@ def _in_file(
 
 def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> list[list[RangeSlots]]:
     found: list[list[RangeSlots]] = [[] for _ in ranges]
-    for directory in queue_directories(store):
+    for directory in store.queue_databases:
         parts: dict[tuple[str, int], list[tuple[Int64s, Int64s, Int64s]]] = {}
         try:
             with open_database(store, directory) as database:

@@ -39,6 +39,10 @@ DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
+#: Directories of the database of consume queues; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
+QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+#: Directories in config/ that a broker writes with storeType=defaultRocksDB, and without this setting does not.
+_SETTINGS_IN_ROCKSDB = ("consumerOffsets", "topics", "subscriptionGroups", "metadata")
 #: Topics in which a COMMIT record waits for its delivery time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
@@ -184,7 +188,27 @@ class Store:
     @property
     def has_rocksdb_queues(self) -> bool:
         """Whether the consume queues are in RocksDB (storeType=defaultRocksDB, 5.2.0+), not in files."""
-        return any(self.has(name, "CURRENT") for name in ("consumequeue", "consumequeue_rocksdb"))
+        return bool(self.queue_databases) or self.lacks_queue_database
+
+    @property
+    def queue_databases(self) -> list[str]:
+        """Directories with a database of consume queues, complete or not."""
+        return [name for name in QUEUE_DATABASES if self._has_database(name)]
+
+    @property
+    def lacks_queue_database(self) -> bool:
+        """Whether the settings are in RocksDB, which a broker does with storeType=defaultRocksDB, and the log has files
+        but the store has no queues, neither in a database nor in files.
+        """
+        if not self.commit_log or not any(self.has("config", name, "CURRENT") for name in _SETTINGS_IN_ROCKSDB):
+            return False
+        return not self.queue_databases and next(self.queues(), None) is None
+
+    def _has_database(self, name: str) -> bool:
+        if self.has(name, "CURRENT"):
+            return True
+        entries = self.files.entries(self.place(name)) if self.has(name) else []
+        return any(entry.name.startswith("MANIFEST-") or entry.name.endswith(".sst") for entry in entries)
 
     def queue_directory(self, topic: str, queue_id: int, kind: str = "consumequeue") -> str:
         """Return the directory of a queue's files."""

@@ -188,7 +188,7 @@ def rebuild(
     wanted = frozenset(parts)
     if is_made_clean(wanted, store):
         wanted = frozenset((*PARTS, *OLD_PARTS))
-    _refuse(wanted, store)
+    _refuse(wanted, store, conf or {})
     refuse_within(target, store.root, store.commit_log_directories)
     require_links_inside(store.root)
     total = log_bytes(store.commit_log)
@@ -210,7 +210,7 @@ def rebuild(
     return made
 
 
-def _refuse(parts: frozenset[str], store: Store) -> None:
+def _refuse(parts: frozenset[str], store: Store, conf: Mapping[str, str]) -> None:
     if store.is_remote:
         raise BadRequest(f"{store.root} is not on this machine", advice="copy the store to this machine first")
     if store.in_use:
@@ -228,9 +228,11 @@ def _refuse(parts: frozenset[str], store: Store) -> None:
         raise BadRequest(
             f"{store.root} has neither state table nor redo log", advice="only stores of brokers 3.0 and 3.1 have them"
         )
-    if QUEUES in parts and store.has_rocksdb_queues:
+    if QUEUES in parts and (store.has_rocksdb_queues or conf.get("storeType") == "defaultRocksDB"):
         raise BadRequest(
-            f"the consume queues of {store.root} are in RocksDB", advice="its broker rebuilds them from the log"
+            f"the consume queues of {store.root} are in RocksDB, and its broker does not read queue files",
+            advice="to have them again: move the directory of their database out of the store, and the broker's start "
+            "writes it from the log",
         )
 
 

@@ -7,7 +7,7 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "consume_queues": (
         "queue-missing", "queue-gap", "slot-invalid", "slot-expired", "slot-dangling", "slot-mismatch", "slot-missing",
         "slot-pending", "queue-number-missing", "queue-number-taken", "queues-leftover", "queues-unchecked",
-        "database-unread", "database-entry",
+        "database-unread", "database-entry", "queue-database-missing",
     ),
     "cursors": (
         "config-missing", "config-backup", "config-damaged", "cursor-beyond-end", "cursor-before-begin",
@@ -33,7 +33,7 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "start-refused", "start-endless", "start-cuts-log", "start-deletes-segment", "start-leaves-out",
         "start-deletes-queues", "start-empties-queues", "start-deletes-index", "start-cuts-queue", "start-adds-hole",
         "start-skips", "start-shifts", "start-enters", "start-unforeseen", "start-differs", "check-skips",
-        "start-hides-new", "start-checks-again", "stop-loses-ops",
+        "start-hides-new", "check-max-unknown", "start-checks-again", "stop-loses-ops",
     ),
     "state_table": (
         "table-entry-invalid", "table-gap", "table-slot-mismatch", "table-slot-expired", "table-slot-stale",

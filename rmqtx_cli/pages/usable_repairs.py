@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.store import open_store
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _REBUILD = "rmqtx rebuild queues"
 _DLEDGER = "start this member of the DLedger group with an empty store: it copies the log from the other members"
-_ROCKSDB = "the queues are in RocksDB: the broker rebuilds them from the log"
+_ROCKSDB = (
+    "the queues are in RocksDB: move the directory of their database out of the store, and the broker's start writes "
+    "it from the log"
+)
 
 
 def instead_of_rebuild(root: str) -> str | None:
@@ -41,3 +48,18 @@ def usable_advice(advice: str, roots: Iterable[str]) -> str:
         return advice
     before = advice.split(_REBUILD)[0].rstrip(" :;,")
     return "; ".join([*([before] if before else []), *refusals])
+
+
+def with_usable_advice(findings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of findings, each with the advice that works on its store."""
+    import pyarrow as pa
+
+    advice, stores = findings["advice"].to_pylist(), findings["store"].to_pylist()
+    if not any(_REBUILD in (one or "") for one in advice):
+        return findings
+    known: dict[tuple[str | None, str], str | None] = {}
+    for one, store in zip(advice, stores, strict=True):
+        if (one, store) not in known:
+            known[one, store] = one if one is None else usable_advice(one, [store])
+    usable = pa.array([known[pair] for pair in zip(advice, stores, strict=True)], findings.schema.field("advice").type)
+    return findings.set_column(findings.schema.get_field_index("advice"), findings.schema.field("advice"), usable)

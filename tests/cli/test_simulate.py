@@ -358,7 +358,9 @@ def test_a_default_maximum_of_checks_that_a_copy_refutes_discards_nothing(rmqtx:
     assert found == {"A": ("wait", None, "unknown"), "B": ("wait", None, "asked")}
     assert "a half copy has 18 checks, more than transactionCheckMax 15" in rmqtx("show", "A", "--store", root, *at).out
     simulated = rmqtx("simulate", root, "--rounds", "1", *at)
-    assert (simulated.status, "give the broker's configuration" in simulated.err) == (exit_status.INCOMPLETE, True)
+    assert (simulated.status, "check-max-unknown" in simulated.err) == (exit_status.INCOMPLETE, True)
+    assert "expected at most 15 checks (the default), found a half copy with 18 checks" in simulated.err
+    assert "state" not in simulated.err.split("check-max-unknown")[1]
     conf = tmp_path / "broker.conf"
     conf.write_text("transactionCheckMax=20\n")
     known = rows(rmqtx("pending", root, *at, "--broker-conf", conf, "--format", "jsonl").out)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.options import next_commands
 from rmqtx_cli.pages.usable_repairs import usable_advice
 from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.forge import damage
+from tests.forge.stores import copy_of
 
 _ADVICE = "do not start the broker: rmqtx rebuild queues writes the queues again"
 
@@ -69,3 +73,13 @@ def test_diff_names_a_way_that_it_has_to_read_log_files_alone(rmqtx: Run, tmp_pa
     rmqtx("audit", str(bare), "--commitlog", str(bare), "-o", str(audited))
     assert "rmqtx: error" not in rmqtx("diff", str(whole), str(audited)).err
     assert rmqtx("diff", str(whole), str(audited)).out
+
+
+def test_advice_in_json_is_that_of_the_text(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("dledger-5.1.4", tmp_path)
+    damage.drop(root / "consumequeue" / HALF_TOPIC)
+    result = rmqtx("verify", root, "--format", "jsonl")
+    advice = {row["code"]: row["advice"] for row in map(json.loads, result.out.splitlines())}
+    assert advice["queue-missing"] == advice["start-skips"]
+    assert advice["queue-missing"].startswith("start this member of the DLedger group")
+    assert f"advice: {advice['queue-missing']}   # start-skips, queue-missing" in result.err

@@ -12,7 +12,7 @@ from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.rocksdb.rocksdb import open_database
 from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
-from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx_cli.pages.stores_table import store_row
@@ -53,7 +53,7 @@ def test_slots_are_the_records_of_the_log(name: str) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_ends_are_those_of_the_slots_and_the_checkpoint_that_of_the_log(name: str) -> None:
     store = opened(name)
-    (directory,) = queue_directories(store)
+    (directory,) = store.queue_databases
     found = slots(name)
     with open_database(store, directory) as database:
         queues = QueueDatabase(store, database)

@@ -71,19 +71,33 @@ class CheckWindow:
         return are_askable(self.words)
 
 
+def check_max_finding(store: Store, window: CheckWindow, settings: BrokerSettings) -> Finding | None:
+    """Return that the transactionCheckMax of the broker is not known; None if it was given or may be the default."""
+    if refuted_check_max(window, settings) is None:
+        return None
+    return Finding(
+        store.root, "check-max-unknown", expected=f"at most {settings.transaction_check_max} checks (the default)",
+        actual=f"a half copy with {_most_checks(window)} checks",
+    )
+
+
 def refuted_check_max(window: CheckWindow, settings: BrokerSettings) -> str | None:
     """Return why a transactionCheckMax that was not given cannot be the broker's: a copy in the window has more checks.
 
     The check discards a half copy that has this number, and does not put it back.
     """
-    halves = window.state.halves
-    most = int(halves.numbers["checks_count"].max(initial=0)) if isinstance(halves, StoredHalves) else 0
+    most = _most_checks(window)
     if settings.check_max_is_configured or most <= settings.transaction_check_max:
         return None
     return (
         f"a half copy has {most} checks, more than transactionCheckMax {settings.transaction_check_max}, which is the "
         "default: give the broker's configuration (--broker-conf)"
     )
+
+
+def _most_checks(window: CheckWindow) -> int:
+    halves = window.state.halves
+    return int(halves.numbers["checks_count"].max(initial=0)) if isinstance(halves, StoredHalves) else 0
 
 
 class CheckWindows:

@@ -24,7 +24,7 @@ from rmqtx.readers.old_tables.redo_log import redo_entries
 from rmqtx.readers.old_tables.state_table import state_slots
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb import open_database
-from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
@@ -309,7 +309,7 @@ def _is_of_this_database(store: Store, claim: LogClaim, end: int, log: Segmented
     """A queue in RocksDB, judged by its slots that point before the end."""
     assert claim.slot is not None
     topic, queue_id, last = claim.slot
-    for name in queue_directories(store):
+    for name in store.queue_databases:
         with open_database(store, name) as database:
             queues = QueueDatabase(store, database)
             known = queues.ends().get((topic, queue_id))

@@ -12,7 +12,7 @@ from rmqtx.readers.queues.consume_queue import Slots, are_filler, are_sound
 from rmqtx.readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
 from rmqtx.readers.queues.unit_files import is_well_named, last_unit
 from rmqtx.readers.rocksdb.rocksdb import open_database
-from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.claims.log_claim import BATCH_QUEUE, QUEUE, ROCKSDB_QUEUE, LogClaim, of_record
 
@@ -79,7 +79,7 @@ def rocksdb_queue_claims(store: Store) -> Iterator[LogClaim]:
     (docs/formats/consume_queues.md#rocksdb).
     Raises: UnreadableFile, MissingLibrary.
     """
-    for name in queue_directories(store):
+    for name in store.queue_databases:
         with open_database(store, name) as database:
             queues = QueueDatabase(store, database)
             place = store.place(name)

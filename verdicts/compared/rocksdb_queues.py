@@ -23,7 +23,7 @@ from rmqtx.readers.queues.consume_queue import Slots
 from rmqtx.readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.rocksdb.rocksdb import open_database, unread
-from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_bounds, queue_directories
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, lacking_database, queue_bounds
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
 
@@ -41,7 +41,8 @@ def rocksdb_queue_findings(
     Damage: slot-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry, database-unread; at
             most 100 of each code; the last one stands for the rest.
     """
-    for name in queue_directories(store):
+    yield from lacking_database(store)
+    for name in store.queue_databases:
         try:
             with open_database(store, name) as database:
                 yield from _QueueComparison(store, QueueDatabase(store, database), ranges, topics).findings()

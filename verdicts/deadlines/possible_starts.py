@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import Version
+from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.store import Store
@@ -28,7 +29,7 @@ def refused_by_all(store: Store, settings: BrokerSettings) -> list[Finding]:
     """
     kinds = _kinds(store, settings)
     if not kinds:
-        return []
+        return [] if store.in_use or is_bundle(store) else damaged_databases(store)
     refused = _Refusals(store, settings)
     if not all(refused.hold(rules) for rules in kinds) or is_bundle(store):
         return []
@@ -53,7 +54,9 @@ def differing_starts(store: Store, settings: BrokerSettings) -> list[Version]:
 
 def _kinds(store: Store, settings: BrokerSettings) -> list[RecoveryRules]:
     conf = settings.given or {}
-    return [] if store.in_use or not_predictable(store, conf) is not None else possible_rules(settings, conf)
+    if store.in_use or not_predictable(store, conf) is not None:
+        return []
+    return possible_rules(settings, conf, is_dledger=store.is_dledger)
 
 
 def _starts(

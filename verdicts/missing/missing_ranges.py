@@ -456,9 +456,9 @@ def derived_findings(
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists and (has_halves or store.has_rocksdb_queues):
-                if not store.has_rocksdb_queues:
-                    found.append(Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0))))
-                return found
+                if store.has_rocksdb_queues:
+                    return found
+                found.append(Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0))))
             cursor = (half_cursors or {}).get(0)
             is_stale = end > queue.max_offset
             if cursor is not None and cursor > queue.max_offset and not is_stale:

@@ -14,7 +14,7 @@ import numpy as np
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.rocksdb.rocksdb import DEFAULT, open_database
-from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories, slot_key
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, slot_key
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
 
@@ -33,7 +33,7 @@ def unfound_rocksdb_slots(
     unfound: list[UnfoundSlot] = []
     if store.is_remote:
         return unfound
-    for name in queue_directories(store):
+    for name in store.queue_databases:
         try:
             with open_database(store, name) as database:
                 queues = QueueDatabase(store, database)

@@ -20,7 +20,7 @@ from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.first_round import first_round_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import check_settings
-from rmqtx.verdicts.check.window import CheckWindow, check_window, refuted_check_max
+from rmqtx.verdicts.check.window import CheckWindow, check_max_finding, check_window
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
@@ -142,8 +142,8 @@ def _half_topic_checks(
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)
                 notes += _diverted_note(store, window)
-            refuted = refuted_check_max(window, configuration.settings)
-            findings += [] if refuted is None or number else [Finding(store.root, "undecidable", actual=refuted)]
+            refuted = check_max_finding(store, window, configuration.settings)
+            findings += [] if refuted is None or number else [refuted]
             settings = check_settings(configuration.settings)
             begin_ms = first_round_ms(window, settings, now_ms, is_running=store.in_use)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)

@@ -41,7 +41,7 @@ def _ends(store: Store, settings: BrokerSettings) -> list[int]:
         return []
     ends = []
     try:
-        for rules in possible_rules(settings, conf):
+        for rules in possible_rules(settings, conf, is_dledger=store.is_dledger):
             if _refuses(store, settings, rules):
                 continue
             started = started_queues(store, rules.version, conf, 0)

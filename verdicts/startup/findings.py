@@ -14,16 +14,19 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.queues.slot_files import queue_text
+from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.startup.dledger_findings import dledger_findings
+from rmqtx.verdicts.startup.dledger_findings import dledger_findings, queues_cut_at
 from rmqtx.verdicts.startup.log_findings import log_findings
+from rmqtx.verdicts.startup.log_walk import LogWalk
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning
-from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
-from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
-from rmqtx.verdicts.startup.rules import possible_rules
+from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, recovered
+from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, predict_start, recover_queues, start_file
+from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
 
 #: The most queues with findings of one kind.
 _QUEUES_MAX = 100
@@ -49,6 +52,7 @@ def start_findings(
         return
     why = not_predictable(store, conf)
     if why is not None:
+        yield from [] if is_bundle(store) else damaged_databases(store)
         yield Finding(store.root, "start-unforeseen", actual=why)
         return
     is_dledger = _is_dledger(store, conf)
@@ -58,12 +62,12 @@ def start_findings(
             meaning="only what its own files decide is predicted: the other members of its group may replace the end "
             "of its log",
         )
-    kinds = possible_rules(settings, conf)
+    kinds = possible_rules(settings, conf, is_dledger=is_dledger)
     found: dict[Finding, list[str]] = {}
     for rules in kinds:
         try:
             if is_dledger:
-                expected = dledger_findings(store, conf, log, queues, rules)
+                expected = _dledger_findings(store, conf, log, queues, rules, with_dispatch=with_dispatch)
             else:
                 start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
                 expected = _findings(store, start, log, with_dispatch=with_dispatch)
@@ -132,6 +136,22 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
     yield from _hole_findings(store, start.fates)
     if with_dispatch and start.waits_at is None:
         yield from dispatched_findings(store, start.fates)
+
+
+def _dledger_findings(
+    store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules, *,
+    with_dispatch: bool,
+) -> Iterator[Finding]:
+    found = list(dledger_findings(store, conf, log, queues, rules))
+    yield from found
+    if not with_dispatch or any(one.is_error for one in found) or queues_cut_at(store, conf, rules) is not None:
+        return
+    fates = [recovered(one, rules, None) for one in queues]
+    segments = store.commit_log
+    first = start_file(store, segments, conf, max((fate.maximum for fate in fates), default=-1), rules)
+    walk = LogWalk(first, len(segments) - 1, log.end_offset, "")
+    if recover_queues(store, segments, walk, fates, rules) is None:
+        yield from dispatched_findings(store, fates)
 
 
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:

@@ -84,11 +84,16 @@ class RecoveryRules:
         return dotted(self.version)
 
 
-def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> RecoveryRules:
-    """Return the rules of a version; `conf`: its configuration, if known."""
+def rules_of(
+    version: Version, conf: Mapping[str, str] | None = None, *, is_dledger: bool = False
+) -> RecoveryRules:
+    """Return the rules of a version; `conf`: its configuration, if known. `is_dledger`: its log is a DLedger log.
+
+    The recovery of a DLedger log dispatches nothing after a clean stop (seen on 5.1.4 and 5.5.0).
+    """
     rechecks = (conf or {}).get("recheckReputOffsetFromCq", "").lower() == "true"
     if DISPATCHES_PAST_QUEUES.holds(version):
-        dispatches = "past_queues"
+        dispatches = "nothing" if is_dledger else "past_queues"
     elif DISPATCHES_BEHIND_QUEUES.holds(version) or rechecks:
         dispatches = "behind_queues"
     else:
@@ -124,7 +129,9 @@ def _files_back_max(conf: Mapping[str, str]) -> int:
     return int(text) if text.isdecimal() and int(text) else _FILES_BACK_MAX
 
 
-def possible_rules(settings: BrokerSettings, conf: Mapping[str, str] | None = None) -> list[RecoveryRules]:
+def possible_rules(
+    settings: BrokerSettings, conf: Mapping[str, str] | None = None, *, is_dledger: bool = False
+) -> list[RecoveryRules]:
     """Return the rules of every version that a store's broker may have, each kind once, oldest first."""
     low, high = settings.version_low, settings.version_high
     versions = [
@@ -135,6 +142,6 @@ def possible_rules(settings: BrokerSettings, conf: Mapping[str, str] | None = No
     versions = sorted({*versions, *(version for version in (low, high) if version is not None)})
     kinds: dict[RecoveryRules, RecoveryRules] = {}
     for version in versions:
-        rules = rules_of(version, conf)
+        rules = rules_of(version, conf, is_dledger=is_dledger)
         kinds.setdefault(rules, rules)
     return list(kinds.values())

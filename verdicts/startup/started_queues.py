@@ -85,10 +85,10 @@ def started_queues(
 
     Raises: UnreadableFile, FileChanged.
     """
-    segments, _ = loaded_log(store, conf, rules_of(version, conf))
+    rules = rules_of(version, conf, is_dledger=store.is_dledger)
+    segments, _ = loaded_log(store, conf, rules)
     if store.in_use or not segments or not_predictable(store, conf) is not None:
         return None
-    rules = rules_of(version, conf)
     names: dict[str, QueueName] = {topic: (SIMPLE, topic_bytes(topic), queue_id) for topic in _TOPICS}
     files = {topic: SlotFiles(store, name) for topic, name in names.items()}
     try:

@@ -54,8 +54,8 @@ FLAGS: dict[str, str] = {
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
     "expired": "pending, and older than fileReservedTime: the next round of the check discards it without asking its "
-    "producer; decide it before that round, or raise fileReservedTime (first: rmqtx simulate STORE --with "
-    "fileReservedTime=HOURS shows what the check does then)",
+    "producer; decide it before that round, or raise fileReservedTime (where the queues are in "
+    "files, rmqtx simulate STORE --with fileReservedTime=HOURS predicts what the check does then)",
     "orphan_op": "an op message refers to it, but the half record itself cannot be read",
     "poison": "pending, and the check cannot ask its producer: its body, group, real topic or real queue is unusable",
     "masked": "an op mark that belongs to another record names the half queue offset of a copy of this transaction: "

@@ -28,6 +28,7 @@ from rmqtx.readers.model.tables import FINDINGS
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.queues.slot_files import close_slot_files
+from rmqtx.readers.rocksdb.rocksdb_queues import lacking_database
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
@@ -190,7 +191,7 @@ class Verify:
 def _rocksdb_findings(store: Store, ranges: LogRanges, *, is_quick: bool, is_partial: bool) -> Iterator[Finding]:
     """Return where queues and transactions in RocksDB differ from the log."""
     if store.has_rocksdb_queues and (is_quick or is_partial):
-        yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+        yield from lacking_database(store) or [Finding(store.root, "queues-unchecked", store.place("consumequeue"))]
     elif store.has_rocksdb_queues:
         yield from rocksdb_queue_findings(store, ranges)
     yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)

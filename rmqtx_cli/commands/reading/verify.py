@@ -29,7 +29,7 @@ from rmqtx_cli.options.options import (
     VoiceOptions,
     WhereOption,
 )
-from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice
+from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, with_usable_advice
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import SEVERITIES, Voice
@@ -258,7 +258,7 @@ class _FindingCounts:
     codes: dict[str, set[str]] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches and count them."""
+        """Yield the batches with advice that works on their stores, and count them."""
         for batch in batches:
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
@@ -267,7 +267,7 @@ class _FindingCounts:
                     self.commands.setdefault(code, advice)
             for code, store in zip(codes, batch["store"].to_pylist(), strict=True):
                 self.codes.setdefault(store, set()).add(code)
-            yield batch
+            yield with_usable_advice(batch)
 
     @property
     def damaged(self) -> list[str]:

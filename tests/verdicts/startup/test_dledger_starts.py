@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.startup.dledger_log import committed_offset, walk_entries
 from tests.field import right
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.verdicts.startup.test_recovery import foreseen
+from tests.verdicts.verifying import every_finding
 from tests.verdicts.verifying import findings as verified
 
 STORE, KILLED = "dledger-4.9.7", "dledger-killed-5.1.4"
@@ -102,3 +103,27 @@ def test_5_3_3_cut_them_short_and_shifted_the_newest(version: str, tmp_path: Pat
 @pytest.mark.parametrize("version", ["5.1.4"])
 def test_older_releases_keep_them(version: str, tmp_path: Path) -> None:
     assert foreseen(copy_of(KILLED, tmp_path), version).keys() == {"start-unforeseen"}
+
+
+@pytest.mark.parametrize(("version", "count"), [("5.1.4", 74), ("5.2.0", 74), ("5.3.3", 74), ("5.5.0", 74)])
+def test_a_missing_half_queue_stays_empty_as_on_real_brokers(tmp_path: Path, version: str, count: int) -> None:
+    """These releases began the half queue at 0 and gave none of the 74 half messages a slot."""
+    root = copy_of("dledger-5.1.4", tmp_path)
+    damage.drop(root / "consumequeue" / HALF_TOPIC)
+    row = foreseen(root, version)["start-skips"]
+    assert row["actual"] == "none; the queue continues at 0"
+    assert row["meaning"].startswith(f"{count} half messages are never checked")
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+def test_audit_and_verify_agree_about_a_missing_queue(tmp_path: Path, topic: str) -> None:
+    root = copy_of("dledger-5.1.4", tmp_path)
+    damage.drop(root / "consumequeue" / topic)
+    by_verify = {row["code"]: row for row in every_finding(root)}
+    reading = audit([open_store(root)], settings_of("dledger-5.1.4"))
+    reading.table()
+    by_audit = {one.code: one for one in reading.findings}
+    for code in ("start-skips", "queue-missing", "cursor-beyond-end"):
+        assert (code in by_verify) == (code in by_audit), code
+    assert by_verify["start-skips"]["expected"] == by_audit["start-skips"].expected
+    assert "start-differs" not in by_audit

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
-from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.repairs.rebuild.rebuild import rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.verify.verify import FULL, QUICK
 from tests.brokers import corpus
-from tests.forge.stores import copy_of, unpacked
+from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
@@ -99,3 +106,50 @@ def test_a_database_that_cannot_be_read_is_said_to_be(tmp_path: Path) -> None:
     for path in (root / "consumequeue").glob("MANIFEST-*"):
         path.write_bytes(b"nothing of that kind")
     assert "database-unread" in {row["code"] for row in worse_than_notes(every_finding(root))}
+
+
+@pytest.mark.parametrize("name", [CLEAN, "rocksdb-queues-killed-5.5.0", "rocksdb-single-5.5.0"])
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_a_missing_database_of_queues_is_an_error_of_every_command(
+    tmp_path: Path, name: str, is_renamed: bool
+) -> None:
+    root = copy_of(name, tmp_path)
+    (root / "consumequeue").rename(root / "consumequeue.old")
+    if not is_renamed:
+        shutil.rmtree(root / "consumequeue.old")
+    rows = every_finding(root, FULL)
+    assert the_one([row for row in rows if row["severity"] != "note"])["code"] == "queue-database-missing"
+    assert {row["code"] for row in rows if row["code"].startswith("start-")} == {"start-unforeseen"}
+    store = open_store(root)
+    for reading in (pending([store], settings_of(name)), audit([store], settings_of(name))):
+        table = reading.table()
+        assert "queue-database-missing" in {one.code for one in reading.findings}
+        assert set(table.filter(pc.equal(table["state"], "PENDING"))["next_event"].to_pylist()) == {"unknown"}
+    with pytest.raises(BadRequest, match="its broker does not read queue files"):
+        rebuild(["queues"], store, tmp_path / "new", store_sizes(store, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"), [(CLEAN, "consumequeue"), ("rocksdb-separate-5.5.0", "consumequeue_rocksdb"),
+                            ("rocksdb-combined-5.4.0", "consumequeue")],
+)  # fmt: skip
+@pytest.mark.parametrize("lost", ["*.sst", "CURRENT"])
+def test_a_broker_does_not_start_on_an_unreadable_database(
+    tmp_path: Path, name: str, directory: str, lost: str
+) -> None:
+    """5.4.0 and 5.5.0 exited with status 253."""
+    root = copy_of(name, tmp_path)
+    for file in (root / directory).glob(lost):
+        file.unlink()
+    row = the_one([row for row in every_finding(root, FULL) if row["code"] == "start-refused"])
+    assert row["file"] == str(root / directory)
+    reading = pending([open_store(root)], settings_of(name))
+    assert set(reading.table()["discard_at_ms"].to_pylist()) == {None}
+    assert "start-refused" in {one.code for one in reading.findings}
+
+
+def test_queues_are_not_rebuilt_in_files_for_a_broker_that_is_set_to_rocksdb(tmp_path: Path) -> None:
+    store = open_store(unpacked("common-5.5.0"))
+    with pytest.raises(BadRequest, match="its broker does not read queue files"):
+        rebuild(["queues"], store, tmp_path / "new", store_sizes(store, None), conf={"storeType": "defaultRocksDB"})
+    assert not (tmp_path / "new").exists()
