@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -38,6 +39,7 @@ _RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
 #: The runs of which the records are compared, and the fields that are equal in copies of one record.
 _SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
 _DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
+_TORN = "{root} is damaged there: the properties of a record are torn, those of the same record in {other} are whole"
 #: The reason of a transaction with records in unrelated logs, the columns with its records, and all that are needed.
 _SHARED_ID, _EVIDENCE = "id_of_several_logs", ("half_copies", "op_marks", "final_records")
 NEEDED_OF_SHARED = ("reason_code", *_EVIDENCE)
@@ -50,25 +52,26 @@ class LogCopies:
     """Stores with the log of one broker.
 
     Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
-           the logs differ (the begin of a record), the end of the last different byte, and whether these are the
-           same records with other bytes. `newest_bytes`: if not all bytes were compared, how many of the newest that
+           the logs differ (the begin of a record), the end of the last different byte, whether these are the same
+           records with other bytes, and the root of the store with torn records there, if it is known that these are
+           the damaged ones. `newest_bytes`: if not all bytes were compared, how many of the newest that
            two logs have; the place is then that of the first different record among those.
     Units: bytes.
     """
 
     roots: tuple[str, ...]
-    differences: tuple[tuple[str, int, int, bool], ...] = ()
+    differences: tuple[tuple[str, int, int, bool, str | None], ...] = ()
     newest_bytes: int | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each store with other bytes than the first one."""
-        for root, begin, end, are_same in self.differences:
+        for root, begin, end, are_same, torn in self.differences:
             what = "other bytes in the same records" if are_same else "other records"
             yield Finding(
                 root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
                 expected=f"the bytes of {self.roots[0]}",
                 actual=f"{what} from commit-log offset {begin} to {end}{self._depth_text}",
-                meaning=_DAMAGED if are_same else None,
+                meaning=_damage_text((self.roots[0], root), torn) if are_same else None,
                 advice=f"rmqtx verify --full {quoted(self.roots[0])} {quoted(root)}" if are_same else None,
             )
 
@@ -151,14 +154,21 @@ def _groups(stores: list[Store], depth: _Depth) -> Iterator[LogCopies]:
         left = [store for store in others if store not in mine]
 
 
+def _damage_text(roots: tuple[str, str], torn: str | None) -> str:
+    if torn is None:
+        return _DAMAGED
+    return _TORN.format(root=torn, other=next(root for root in roots if root != torn))
+
+
 def _remote_depth(depth: _Depth) -> _Depth:
     return _Depth(_REMOTE_BYTES if depth.newest_bytes is None else _REMOTE_FEW_BYTES, is_exact=False)
 
 
-def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool] | None:
+def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool, str | None] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any.
 
-    And whether they are the same records with other bytes. If some are not, the first of those is the begin.
+    And whether they are the same records with other bytes, and the root of the store in which alone they are torn. If
+    some are not the same records, the first of those is the begin.
     """
     runs: list[Int64s] = []
     try:
@@ -180,13 +190,27 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool
         found = found[_in_records(one, found) & _in_records(other, found)]
     if not len(found):
         return None
-    begins = []
+    begins: list[int] = []
+    torn: set[tuple[bool, bool]] = set()
     for first in found[:_SAME_TRIED, 0].tolist():
         places = [_record_begin(store, first) for store in (one, other)]
         begins.append(min(places))
         if not _is_same_record(one, other, places):
-            return begins[-1], int(found[-1, 1]), False
-    return begins[0], int(found[-1, 1]), len(found) <= _SAME_TRIED
+            return begins[-1], int(found[-1, 1]), False, None
+        torn.add((_is_torn(one, places[0]), _is_torn(other, places[0])))
+    known = {(True, False): one.root, (False, True): other.root}
+    root = known.get(torn.pop()) if len(torn) == 1 else None
+    return begins[0], int(found[-1, 1]), len(found) <= _SAME_TRIED, root
+
+
+def _is_torn(store: Store, place: int) -> bool:
+    """Whether the record at a place has torn properties."""
+    try:
+        with closing(store.log()) as log:
+            block = block_at(log, place)
+    except SourceError:
+        return False
+    return block is not None and bool(have_torn_properties(block)[0])
 
 
 def _is_same_record(one: Store, other: Store, places: list[int]) -> bool:

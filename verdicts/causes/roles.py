@@ -35,12 +35,15 @@ class _Groups:
     """The half copies of a transaction in one store, as rows of `Evidence.copies`.
 
     Shape: `first`: the row of the first copy; `owner`: the transaction. `is_foreign`: another store has copies of the
-           transaction too, and none of them is a replica of a copy in this group.
+           transaction too, and none of them is a replica of a copy in this group. `checks`: the lowest number of checks
+           of the first copy, of all groups of the transaction with replicas where this group has replicas: they are of
+           one log, and the first copy can be missing in one of them.
     """
 
     first: Int64s
     owner: Int64s
     is_foreign: Bools
+    checks: Int64s
 
 
 def _groups(found: Evidence, copies: Records) -> _Groups:
@@ -48,13 +51,16 @@ def _groups(found: Evidence, copies: Records) -> _Groups:
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     owner = copies.owner[first]
     is_spread = np.bincount(owner, minlength=found.count)[owner] > 1
+    checks = copies.checks[first]
     if not is_spread.any():
-        return _Groups(first, owner, is_spread)
+        return _Groups(first, owner, is_spread, checks)
     places = np.stack([copies.owner, copies.queue_offset, copies.offset, copies.time_ms])
     _, place, counts = np.unique(places, axis=1, return_inverse=True, return_counts=True)
     is_replica = counts[place.reshape(-1)] > 1
     replicas = np.add.reduceat(is_replica.astype(np.int64), first)
-    return _Groups(first, owner, is_spread & (replicas == 0))
+    lowest = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, owner[replicas > 0], checks[replicas > 0])
+    return _Groups(first, owner, is_spread & (replicas == 0), np.where(replicas > 0, lowest[owner], checks))
 
 
 def _rise_too_fast(found: Evidence, groups: _Groups) -> Int64s:
@@ -86,7 +92,7 @@ def _sent_by_acting_slave(found: Evidence) -> Support:
     if not len(copies):
         return fits(np.zeros(found.count, np.bool_))
     groups = _groups(found, copies)
-    has_checks = (copies.checks[groups.first] > 0) & found.half_topic[groups.owner]
+    has_checks = (groups.checks > 0) & found.half_topic[groups.owner]
     born_ms = int64s(found.rows["born_time_ms"].combine_chunks(), np.iinfo(np.int64).max)[groups.owner]
     is_late = found.any_owner(groups.owner[copies.time_ms[groups.first] - _LATE_MS > born_ms])
     proven = is_late & found.any_owner(_rise_too_fast(found, groups))

@@ -1,13 +1,14 @@
-"""Decisions and ids that do not count as evidence.
+"""Records, decisions and ids that do not count as evidence.
 
 A decision (a COMMIT, ROLLBACK or op record) with a damaged reference does not count for the record that it names, and
-makes no transaction alone. An id that the index contradicts does not count at all.
+makes no transaction alone. An id that the index contradicts does not count at all. A record with damage does not count
+where a copy of the log has the same record without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +20,15 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
-    """Return the witnesses without ends that have only a damaged reference; an end with an id loses the reference."""
+    """Return the witnesses without ends that have only a damaged reference; an end with an id loses the reference.
+
+    And without the records of a store in the ranges that a copy of its log replaces.
+    """
     for root, view in views.items():
+        for begin, end in view.replaced:
+            witnesses = Witnesses(*(
+                _without_range(getattr(witnesses, one.name), root, begin, end) for one in fields(witnesses)
+            ))
         named = [end.commit_log_offset for end in view.doubtful_ends if end.transaction_ids]
         if named:
             witnesses = replace(
@@ -34,6 +42,12 @@ def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Wi
                 offset_marks=_without(witnesses.offset_marks, root, places),
             )
     return witnesses
+
+
+def _without_range(table: pa.Table, root: str, begin: int, end: int) -> pa.Table:
+    places = table["commit_log_offset"]
+    is_inside = pc.and_(pc.greater_equal(places, begin), pc.less(places, end))
+    return table.filter(pc.invert(pc.and_(is_inside, pc.equal(table["store"], root))))
 
 
 def _without(table: pa.Table, root: str, places: list[int]) -> pa.Table:

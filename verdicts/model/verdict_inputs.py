@@ -143,6 +143,8 @@ class StoreView:
     `future`: what its next start and its check do with half copies (`deadlines/predicting.py`); None for a past time.
     `half_numbers`: the half messages that their half queue offset does not identify (`taken_numbers.py`).
     `idle_ops`: commit-log offsets of op messages that the check passes over: those without their tag.
+    `replaced`: ranges of commit-log offsets, begin and end, in which a copy of its log has the records and this store
+    has damage: its own records there, if any are left, do not count.
     `log`: which log it has, as the root of the first given store with the same log; None where that was not compared.
     """
 
@@ -170,6 +172,7 @@ class StoreView:
     future: Prediction | None = field(default=None, repr=False, compare=False)
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers, repr=False, compare=False)
     idle_ops: tuple[int, ...] = field(default=(), repr=False)
+    replaced: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     log: str | None = None
 
 

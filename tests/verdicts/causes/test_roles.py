@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
-from tests.forge.stores import opened, settings_of
+from tests.forge import damage
+from tests.forge.stores import copy_of, opened, settings_of
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths
 
 ESCAPED, ACTING, ROCKSDB = "escaped-5.3.3", "acting-5.3.3", "rocksdb-slave-5.5.0"
@@ -70,6 +72,18 @@ def test_copies_on_two_brokers(beside: dict[str, Store]) -> None:
     assert sum(found.values()) == len(sent)
     assert found["explains"] >= len(proven(SENT, ESCAPED))
     assert SENT not in strengths(found_in([beside[ESCAPED]], "5.3.3"))
+
+
+def test_a_damaged_copy_of_the_same_log_is_no_other_broker(tmp_path: Path) -> None:
+    """The first copies of some transactions are lost in it, and the whole copy has them."""
+    root = copy_of("common-5.3.3", tmp_path / "damaged")
+    file = damage.log_files(root)[0]
+    places = damage.records_in(file)[:150]
+    damage.zero_bytes(file, places[0][0], places[-1][0] + places[-1][1])
+    whole, damaged = opened("common-5.3.3"), open_store(root)
+    assert SENT in strengths(found_in([damaged], "5.3.3"))
+    for stores in ([whole, damaged], [damaged, whole]):
+        assert SENT not in strengths(found_in(stores, "5.3.3"))
 
 
 def test_a_replica_is_no_other_broker(beside: dict[str, Store]) -> None:

@@ -85,11 +85,21 @@ def test_so_it_is_from_the_first_record_on(tmp_path: Path) -> None:
     assert not are_undecidable(states_in_each_order(damaged, whole))
 
 
-def test_two_copies_that_are_damaged_in_different_places_complete_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "second"), [(0.3, 0.6), (0.5, 0.7), (0.7, 0.9)])
+def test_two_copies_that_are_damaged_in_different_places_never_make_a_wrong_state(
+    tmp_path: Path, first: float, second: float
+) -> None:
+    """An op message that only one of them has does not decide a half message that only the other one has."""
     one, other = copies(tmp_path)
-    lose(one, 0.3)
-    lose(other, 0.6)
-    assert not are_undecidable(states_in_each_order(one, other))
+    wanted = states(audited([one]))
+    lose(one, first)
+    lose(other, second)
+    found = states_in_each_order(one, other)
+    undecidable = are_undecidable(found)
+    assert undecidable
+    assert {name: state for name, (state, _) in found.items() if name not in undecidable} == {
+        name: state for name, (state, _) in wanted.items() if name not in undecidable
+    }
 
 
 def test_what_no_copy_has_is_missing(tmp_path: Path) -> None:
@@ -102,16 +112,70 @@ def test_what_no_copy_has_is_missing(tmp_path: Path) -> None:
     assert not are_undecidable(states_in_each_order(one, other, third))
 
 
-def test_a_lost_end_may_have_been_another_history(tmp_path: Path) -> None:
-    """Without a record behind it, nothing shows that the damaged copy went on as the other one did."""
+def lose_end(root: Path) -> None:
+    lose(root, 0.8, 10_000)
+
+
+def test_a_lost_end_to_whose_records_the_queues_refer_is_not_missing(tmp_path: Path) -> None:
     whole, damaged = copies(tmp_path)
-    lose(damaged, 0.8, 10_000)
+    wanted = states(audited([whole]))
+    lose_end(damaged)
+    assert are_undecidable(states(audited([damaged])))
+    assert states_in_each_order(damaged, whole) == wanted
+    rows = pending([open_store(root) for root in (damaged, whole)], settings_of(NAME)).table()
+    listed = {row["transaction_id"] for row in rows.to_pylist() if row["state"] == "PENDING"}
+    assert listed == {name for name, (state, _) in wanted.items() if state == "PENDING"}
+
+
+@pytest.mark.parametrize("kind", ["no queue", "a slot of another record"])
+def test_a_lost_end_may_have_been_another_history(tmp_path: Path, kind: str) -> None:
+    """Without a record behind it, or its slots, nothing shows that the damaged copy went on as the other one did."""
+    whole, damaged = copies(tmp_path)
+    lose_end(damaged)
+    queue = damaged / "consumequeue" / "orders"
+    if kind == "no queue":
+        shutil.rmtree(queue)
+    else:
+        for file in sorted(queue.glob("*/*")):
+            data = bytearray(file.read_bytes())
+            last = max(at for at in range(0, len(data), 20) if any(data[at : at + 20]))
+            data[last + 8 : last + 12] = (int.from_bytes(data[last + 8 : last + 12], "big") + 1).to_bytes(4, "big")
+            file.write_bytes(data)
     alone, together = are_undecidable(states(audited([damaged]))), states_in_each_order(damaged, whole)
     assert alone
     assert are_undecidable(together) <= alone
     open_ones = {name for name, (state, _) in states(audited([whole])).items() if state == "PENDING"}
     assert open_ones & alone
     assert open_ones & alone <= are_undecidable(together)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_a_page_of_zeros_that_begins_in_properties_is_not_missing(tmp_path: Path, part: float) -> None:
+    """The torn record is no neighbour of the damage, and its torn id makes no transaction of its own."""
+    whole, damaged = copies(tmp_path)
+    wanted = states(audited([whole]))
+    file, places = records(damaged)
+    begin, length = places[int(len(places) * part)]
+    damage.zero_bytes(file, begin + length - 60, 4096)
+    alone = audited([damaged])
+    assert are_undecidable(states(alone))
+    assert "record-properties" in {one.code for one in alone.findings}
+    assert states_in_each_order(damaged, whole) == wanted
+    reading = audited([whole, damaged])
+    reading.table()
+    (differs,) = [one for one in reading.findings if one.code == "logs-differ"]
+    assert differs.meaning is not None
+    assert differs.meaning.startswith(f"{damaged} is damaged there")
+
+
+def test_a_copy_whose_log_begins_later_fills_nothing(tmp_path: Path) -> None:
+    later, damaged = copies(tmp_path)
+    lose(damaged, 0.5)
+    file, places = records(later)
+    begin = places[3][0]
+    file.with_name(f"{begin:020d}").write_bytes(file.read_bytes()[begin:])
+    file.unlink()
+    assert are_undecidable(states_in_each_order(damaged, later))
 
 
 def diverged(to: Path, *, is_other_behind: bool) -> list[Path]:
