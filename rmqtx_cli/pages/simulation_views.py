@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
@@ -13,11 +13,13 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.readers.model.findings import Finding
     from rmqtx.verdicts.check.steps import Round
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
     from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 
-_NOTHING = "the check does nothing"
+#: The findings after which it is unknown what the check does.
+_UNKNOWN_CODES = frozenset({"undecidable", "queue-database-missing"})
 
 
 def _which(*, with_store: bool, with_configuration: bool) -> list[Column]:
@@ -38,7 +40,7 @@ def checks_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("topic", 2, may_be_cut=True), plain("producer_group", 3, "group", may_be_cut=True),
             plain("may_be_a_round_later", 4, "or_later"),
         ),
-        _NOTHING,
+        "",
     )  # fmt: skip
 
 
@@ -54,7 +56,7 @@ def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("half_cursor", ALWAYS), plain("op_cursor", ALWAYS), plain("half_end", 6),
             plain("written_bytes", 2, "bytes"), plain("stop", 7, may_be_cut=True),
         ),
-        _NOTHING,
+        "",
     )  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("producer_group", 3, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
             plain("may_be_a_round_later", 10, "or_later"),
         ),
-        "the check reaches no open half message",
+        "",
     )  # fmt: skip
 
 
@@ -82,16 +84,23 @@ _ROUND_COUNTS = {
 
 
 class SimulationCounts:
-    """Counts of the rows of SIMULATED_CHECKS or SIMULATED_ROUNDS as they pass, by configuration."""
+    """Counts of the rows of a simulation as they pass, by configuration; of SIMULATED_TRANSACTIONS only whether it has
+    rows.
 
-    def __init__(self) -> None:
+    `findings`: those of the simulation, which are complete when all rows have passed.
+    """
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self._findings = findings
         self._counts: dict[str, Counter[str]] = {}
         self._rounds = 0
+        self._has_rows = False
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
-            for row in batch.to_pylist():
+            self._has_rows |= batch.num_rows > 0
+            for row in batch.to_pylist() if "round" in batch.schema.names else ():
                 self._rounds = max(self._rounds, row.get("round") or 0)
                 counts = self._counts.setdefault(row["configuration"], Counter())
                 if "action" in row:
@@ -103,8 +112,9 @@ class SimulationCounts:
     def lines(self) -> Iterator[str]:
         """Counts over all rounds, one line for each configuration."""
         rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
-        if not self._counts:
-            yield "the check reaches no open half message"
+        if not self._has_rows:
+            is_unknown = any(finding.code in _UNKNOWN_CODES for finding in self._findings)
+            yield "what the check does is unknown" if is_unknown else "the check reaches no open half message"
         for name, counts in self._counts.items():
             prefix = f"{name}: " if len(self._counts) > 1 else ""
             done = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "nothing done"

@@ -171,6 +171,19 @@ def test_the_check_of_rocksdb(rmqtx: Run, tmp_path: Path) -> None:
     assert sum(row["discarded_count"] for row in played) == len(fates)
 
 
+@pytest.mark.parametrize("show", ["rounds", "checks", "transactions"])
+def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path: Path, show: str) -> None:
+    store = copy_of("rocksdb-5.5.0", tmp_path)
+    shutil.rmtree(store / "rocksdbstore")
+    result = rmqtx("simulate", store, "--show", show)
+    assert result.status == exit_status.INCOMPLETE
+    assert "rmqtx: what the check does is unknown\n" in result.err
+    assert "reaches no open half message" not in result.err
+    (first, *_) = rows(rmqtx("pending", store, "--format", "jsonl").out)
+    page = rmqtx("show", first["transaction_id"], "--store", store).out
+    assert "discard unknown: what its check reads was not read" in page
+
+
 def test_without_the_library_the_check_of_rocksdb_is_not_known(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     result = rmqtx("simulate", unpacked("rocksdb-5.5.0"))

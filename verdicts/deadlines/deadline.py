@@ -19,6 +19,7 @@ from rmqtx.verdicts.model.predicted import (
     NO_SLOT,
     NOT_BEFORE,
     OUT_OF_REACH,
+    UNPLAYED,
     Prediction,
     Why,
 )
@@ -73,6 +74,8 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
     offsets = [copy["commit_log_offset"] for copy in transaction["half_copies"]]
     if (time_ms := transaction["discard_at_ms"]) is None:
         why = next((known.whys[offset] for offset in offsets if offset in known.whys), known.why)
+        if why == NOT_BEFORE and transaction.get("next_event") == NextEvent.UNKNOWN:
+            why = UNPLAYED
         return Deadline(None, is_running=known.is_running, why=why, assumed=known.assumed)
     # Copies of one log are stores of their own: the broker of another one may discard it later.
     for root in dict.fromkeys([transaction["store"], *(copy["store"] for copy in transaction["half_copies"])]):

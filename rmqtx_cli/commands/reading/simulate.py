@@ -160,11 +160,9 @@ def command(
     say_header(opened, voice)
     _say_begin(run, opened.stores, cursors, now_ms, voice)
     reading = Reading(schema, ())
-    counted = SimulationCounts()
+    counted = SimulationCounts(reading.findings)
     batches = _Simulation(run, files, changed, now_ms, reading, voice).batches(opened.stores, cursors)
-    if run.show is not Shown.TRANSACTIONS:
-        batches = counted.watching(batches)
-    listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
+    listing.write(counted.watching(batches), answer=counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
             for line in next_lines(finding.advice):
