@@ -17,7 +17,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
+from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, lacking_database, queue_bounds
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
@@ -84,7 +84,7 @@ _COMPARED_BYTES = 1 << 20
 
 def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
     """The row of STORES, and the findings of reading the store."""
-    findings = list(store.findings)
+    findings = [*store.findings, *lacking_database(store)]
     cursors = check_cursors(store)
     in_rocksdb = queue_bounds(store, findings)
     (half_min, half_max), (_, op_max), (_, discarded) = (

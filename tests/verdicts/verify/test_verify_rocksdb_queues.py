@@ -19,6 +19,7 @@ from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.verify.verify import FULL, QUICK
+from rmqtx_cli.pages.stores_table import is_doubt, store_row
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
@@ -125,6 +126,8 @@ def test_a_missing_database_of_queues_is_an_error_of_every_command(
         table = reading.table()
         assert "queue-database-missing" in {one.code for one in reading.findings}
         assert set(table.filter(pc.equal(table["state"], "PENDING"))["next_event"].to_pylist()) == {"unknown"}
+    _, findings = store_row(store, settings_of(name)(store))
+    assert "queue-database-missing" in {one.code for one in findings if is_doubt(one)}
     with pytest.raises(BadRequest, match="its broker does not read queue files"):
         rebuild(["queues"], store, tmp_path / "new", store_sizes(store, None))
 
