@@ -34,6 +34,8 @@ from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, MissingRange, Sto
 _RANGES_MAX = 1000
 #: How far before and behind a range its neighbours are searched for: at first, and at most.
 _SEARCHED_BYTES = (64 << 10, 16 << 20)
+#: A longer range is more than one record.
+_RECORD_BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +61,26 @@ def views_of(facts: Mapping[str, StoreFacts]) -> dict[str, StoreView]:
     kept = {root: tuple(_still_missing(stores, views, root)) for root in views}
     logs = logs_of(list(stores.values())) if any(fact.has_prepared for fact in facts.values()) else {}
     return {
-        root: _without_replaced(replace(view, missing=kept[root], log=logs.get(root)), view.missing)
+        root: _without_replaced(replace(view, missing=kept[root], log=logs.get(root)), view.missing, stores)
         for root, view in views.items()
     }
 
 
-def _without_replaced(view: StoreView, missing: tuple[MissingRange, ...]) -> StoreView:
+def _without_replaced(
+    view: StoreView, missing: tuple[MissingRange, ...], stores: Mapping[str, Store]
+) -> StoreView:
     """Return a view without doubts about records in ranges that are missing no longer: another store has the records.
 
-    `missing`: the ranges before they were looked for in other stores.
+    `missing`: the ranges before they were looked for in other stores. A range with equal bytes in two stores is a sound
+    record that names a missing one: it still counts.
     """
     kept = set(map(id, view.missing))
-    ranges = sorted({
+    found = {
         (one.begin_offset, one.end_offset) for one in missing
         if id(one) not in kept and not any(_overlap(one, other) for other in view.missing)
-    })  # fmt: skip
+    }  # fmt: skip
+    others = [store for root, store in stores.items() if root != view.store and not store.is_remote]
+    ranges = [place for place in sorted(found) if not any(_are_equal(stores[view.store], one, place) for one in others)]
 
     def is_replaced(offset: int) -> bool:
         return any(begin <= offset < end for begin, end in ranges)
@@ -224,6 +231,18 @@ def _have_own_slots(store: Store, block: Block) -> bool:
         if (places[here] != block.commit_log_offsets[rows]).any() or (lengths[here] != block.lengths[rows]).any():
             return False
     return True
+
+
+def _are_equal(store: Store, other: Store, place: tuple[int, int]) -> bool:
+    """Whether two logs have the same bytes in a range of the length of a record."""
+    begin, length = place[0], place[1] - place[0]
+    if length > _RECORD_BYTES_MAX:
+        return False
+    try:
+        with closing(store.log()) as one, closing(other.log()) as two:
+            return bytes(one.read(begin, length)) == bytes(two.read(begin, length))
+    except SourceError:
+        return False
 
 
 def _is_whole(store: Store, begin: int, end: int, *, begins_with_record: bool) -> bool:
