@@ -171,6 +171,12 @@ def test_the_check_of_rocksdb(rmqtx: Run, tmp_path: Path) -> None:
     assert sum(row["discarded_count"] for row in played) == len(fates)
 
 
+def test_the_halves_that_a_start_adds_are_those_that_it_asks_about(rmqtx: Run) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    result = rmqtx("simulate", unpacked("rocksdb-killed-5.4.0"), "--rounds", "1", "--format", "jsonl")
+    assert f"adds {len(rows(result.out))} half messages of the log" in result.err
+
+
 @pytest.mark.parametrize("show", ["rounds", "checks", "transactions"])
 def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path: Path, show: str) -> None:
     store = copy_of("rocksdb-5.5.0", tmp_path)

@@ -245,7 +245,7 @@ def _take_rocksdb(found: BesideTables) -> None:
 def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) -> None:
     """Add to the table the halves of the log after its last half, as a broker does at its start."""
     store = found.store
-    added = 0
+    added: set[int] = set()
     begin = max(last_offset, store.log_begin_offset)
     for block in scan_segments(store, found.findings, [], from_offset=begin):
         # the last half itself is added again: the broker skips only smaller offsets (its test is `<`)
@@ -254,15 +254,19 @@ def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) 
             key = f"{row['real_topic']}{row['transaction_id']}"
             if row["is_indexed"] and "@" not in key:
                 open_checks[row["commit_log_offset"]] = 0
-                added += 1
+                added.add(row["commit_log_offset"])
         ops = block.take(block.topic_is(ROCKSDB_OP_TOPIC))
         named = rocksdb_marks(ops, store.root)["half_commit_log_offset"].to_pylist() if len(ops) else []
         for place in named:
             open_checks.pop(place, None)
+    left = sum(place in open_checks for place in added)
+    if store.aborted and not store.was_killed:
+        return  # rmqtx changed a store whose broker had written the table: only what an act decided is removed
     why = "its broker is running" if store.in_use else "its broker did not stop cleanly"
     found.notes.append(
-        f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start adds {added} half"
-        " messages of the log with 0 checks; the resulting table is simulated"
+        f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start adds "
+        f"{left} half message{'' if left == 1 else 's'} of the log with 0 checks that no op message removes; the "
+        "resulting table is simulated"
     )
 
 
