@@ -177,6 +177,29 @@ def test_the_halves_that_a_start_adds_are_those_that_it_asks_about(rmqtx: Run) -
     assert f"adds {len(rows(result.out))} half messages of the log" in result.err
 
 
+def test_a_running_broker_has_halves_that_its_table_does_not_have_yet(rmqtx: Run, tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    store = copy_of("rocksdb-killed-5.4.0", tmp_path)
+    with locked_by_a_broker(store):
+        result = rmqtx("simulate", store, "--rounds", "1")
+    assert "its broker is running: the RocksDB table is as old as its last flush" in result.err
+
+
+def test_an_act_on_a_clean_store_adds_no_halves_to_the_table(rmqtx: Run, tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
+    store = copy_of("rocksdb-5.5.0", tmp_path)
+    before = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    changed = tmp_path / "changed"
+    done = rmqtx(
+        "commit", before[0]["transaction_id"], "--store", store, "--broker-version", "5.5.0", "--to", changed,
+        "--yes", "--reason", "the application committed it",
+    )  # fmt: skip
+    assert done.status == exit_status.DONE, done.err
+    result = rmqtx("simulate", changed, "--show", "transactions", "--format", "jsonl")
+    assert len(rows(result.out)) == len(before) - 1
+    assert "as old as its last flush" not in result.err
+
+
 @pytest.mark.parametrize("show", ["rounds", "checks", "transactions"])
 def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path: Path, show: str) -> None:
     store = copy_of("rocksdb-5.5.0", tmp_path)

@@ -259,9 +259,9 @@ def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) 
         named = rocksdb_marks(ops, store.root)["half_commit_log_offset"].to_pylist() if len(ops) else []
         for place in named:
             open_checks.pop(place, None)
-    left = sum(place in open_checks for place in added)
-    if store.aborted and not store.was_killed:
+    if store.has_own_abort:
         return  # rmqtx changed a store whose broker had written the table: only what an act decided is removed
+    left = sum(place in open_checks for place in added)
     why = "its broker is running" if store.in_use else "its broker did not stop cleanly"
     found.notes.append(
         f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start adds "
