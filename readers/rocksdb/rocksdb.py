@@ -47,7 +47,7 @@ _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
 
 def has_database(store: Store, *names: str) -> bool:
-    """Whether a directory of the store holds a RocksDB database, complete or not."""
+    """Whether a directory of the store has a RocksDB database that may be opened: one with its file CURRENT."""
     return store.has(*names, CURRENT)
 
 

@@ -41,6 +41,8 @@ ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Directories of the database of consume queues; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
 QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+#: Files in the directory of each RocksDB database; one of them may be lost.
+_IN_EACH_DATABASE = ("CURRENT", "IDENTITY", "LOCK")
 #: Directories in config/ that a broker writes with storeType=defaultRocksDB, and without this setting does not.
 _SETTINGS_IN_ROCKSDB = ("consumerOffsets", "topics", "subscriptionGroups", "metadata")
 #: Topics in which a COMMIT record waits for its delivery time before it reaches its real topic.
@@ -192,22 +194,30 @@ class Store:
 
     @property
     def queue_databases(self) -> list[str]:
-        """Directories with a database of consume queues, complete or not."""
-        return [name for name in QUEUE_DATABASES if self._has_database(name)]
+        """Directories with a database of consume queues, complete or not.
+
+        Only a directory with a file that RocksDB always makes is listed: that of queues in files has an entry for each
+        topic of the broker.
+        """
+        return [
+            name for name in QUEUE_DATABASES
+            if any(self.has(name, file) for file in _IN_EACH_DATABASE) and self.has_database_files(name)
+        ]  # fmt: skip
 
     @property
     def lacks_queue_database(self) -> bool:
-        """Whether the settings are in RocksDB, which a broker does with storeType=defaultRocksDB, and the log has files
-        but the store has no queues, neither in a database nor in files.
+        """Whether a store with a log and with settings in RocksDB (storeType=defaultRocksDB) has no queues at all: a
+        broker with this setting has them in RocksDB too.
         """
         if not self.commit_log or not any(self.has("config", name, "CURRENT") for name in _SETTINGS_IN_ROCKSDB):
             return False
         return not self.queue_databases and next(self.queues(), None) is None
 
-    def _has_database(self, name: str) -> bool:
-        if self.has(name, "CURRENT"):
+    def has_database_files(self, *names: str) -> bool:
+        """Whether a directory has files of a RocksDB database: without CURRENT a broker begins an empty one in it."""
+        if self.has(*names, "CURRENT"):
             return True
-        entries = self.files.entries(self.place(name)) if self.has(name) else []
+        entries = self.files.entries(self.place(*names)) if self.has(*names) else []
         return any(entry.name.startswith("MANIFEST-") or entry.name.endswith(".sst") for entry in entries)
 
     def queue_directory(self, topic: str, queue_id: int, kind: str = "consumequeue") -> str:

@@ -12,6 +12,7 @@ from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.monitoring.samples import store_samples
+from rmqtx_cli.pages.causes import STRENGTH_WORDS
 from rmqtx_cli.pages.deadlines import IF_STARTED
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped
@@ -49,7 +50,7 @@ def _first_cause(numbers: Numbers, counted: set[str]) -> list[str]:
     for _, word, strength, number in numbers.causes_in_order(counted):
         of_all[word, strength] += number
     return [
-        f"cause: {word} {strength.replace('_', ' ')} {count(number, 'transaction')}"
+        f"cause: {word} {STRENGTH_WORDS[strength]} {count(number, 'transaction')}"
         for (word, strength), number in of_all.most_common(1)
     ]
 

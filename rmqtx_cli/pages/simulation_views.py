@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
     from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 
-#: The findings after which it is unknown what the check does.
-_UNKNOWN_CODES = frozenset({"undecidable", "queue-database-missing"})
-
 
 def _which(*, with_store: bool, with_configuration: bool) -> list[Column]:
     return [
@@ -113,7 +110,7 @@ class SimulationCounts:
         """Counts over all rounds, one line for each configuration."""
         rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
         if not self._has_rows:
-            is_unknown = any(finding.code in _UNKNOWN_CODES for finding in self._findings)
+            is_unknown = any(finding.code == "undecidable" for finding in self._findings)
             yield "what the check does is unknown" if is_unknown else "the check reaches no open half message"
         for name, counts in self._counts.items():
             prefix = f"{name}: " if len(self._counts) > 1 else ""

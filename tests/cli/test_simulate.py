@@ -210,7 +210,7 @@ def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path:
     assert "reaches no open half message" not in result.err
     (first, *_) = rows(rmqtx("pending", store, "--format", "jsonl").out)
     page = rmqtx("show", first["transaction_id"], "--store", store).out
-    assert "discard unknown: what its check reads was not read" in page
+    assert "discard unknown: the table of its check was not read" in page
 
 
 def test_without_the_library_the_check_of_rocksdb_is_not_known(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def test_logs_that_differ_are_found_by_their_newest_bytes(s3: S3Server, tmp_path
     uris = [s3.upload(place, f"evidence/differing/{place.name}") for place in places]
     for stores in ([uris[0], uris[1]], [uris[0], str(places[1])]):
         [group] = log_copies([open_store(place) for place in stores])
-        assert [one[1:] for one in group.differences] == [one[1:] for one in here.differences]
+        found = [replace(one, root="") for one in group.differences]
+        assert found == [replace(one, root="") for one in here.differences]
         [finding] = group.findings()
         assert "of the newest 64 MiB that both have: older ones may differ too" in (finding.actual or "")
 

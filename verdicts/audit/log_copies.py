@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
@@ -48,31 +49,55 @@ NEEDED = ("state", "half_copies")
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the log of a store differs from that of the first store with the same log.
+
+    Shape: `begin_offset`: the begin of the first different record; `end_offset`: the end of the last different byte.
+           `are_same_records`: these are the same records with other bytes. `torn_root`: the only one of the two stores
+           in which these have torn properties; None if it is not known which of the two is damaged.
+    Units: commit-log offsets in bytes.
+    """
+
+    root: str
+    begin_offset: int
+    end_offset: int
+    are_same_records: bool
+    torn_root: str | None = None
+
+    def meaning(self, first_root: str) -> str | None:
+        """Return which of the two stores is damaged; None for other records, which are another history."""
+        if not self.are_same_records:
+            return None
+        if self.torn_root is None:
+            return _DAMAGED
+        return _TORN.format(root=self.torn_root, other=self.root if self.torn_root == first_root else first_root)
+
+
+@dataclass(frozen=True, slots=True)
 class LogCopies:
     """Stores with the log of one broker.
 
-    Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
-           the logs differ (the begin of a record), the end of the last different byte, whether these are the same
-           records with other bytes, and the root of the store with torn records there, if it is known that these are
-           the damaged ones. `newest_bytes`: if not all bytes were compared, how many of the newest that
-           two logs have; the place is then that of the first different record among those.
+    Shape: `differences`: of each store that differs from the first one. `newest_bytes`: if not all bytes were compared,
+           how many of the newest that two logs have; a difference is then that of the first record among those.
     Units: bytes.
     """
 
     roots: tuple[str, ...]
-    differences: tuple[tuple[str, int, int, bool, str | None], ...] = ()
+    differences: tuple[Difference, ...] = ()
     newest_bytes: int | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each store with other bytes than the first one."""
-        for root, begin, end, are_same, torn in self.differences:
-            what = "other bytes in the same records" if are_same else "other records"
+        first = self.roots[0]
+        for one in self.differences:
+            what = "other bytes in the same records" if one.are_same_records else "other records"
+            begin, end = one.begin_offset, one.end_offset
             yield Finding(
-                root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
-                expected=f"the bytes of {self.roots[0]}",
+                one.root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
+                expected=f"the bytes of {first}",
                 actual=f"{what} from commit-log offset {begin} to {end}{self._depth_text}",
-                meaning=_damage_text((self.roots[0], root), torn) if are_same else None,
-                advice=f"rmqtx verify --full {quoted(self.roots[0])} {quoted(root)}" if are_same else None,
+                meaning=one.meaning(first),
+                advice=f"rmqtx verify --full {quoted(first)} {quoted(one.root)}" if one.are_same_records else None,
             )
 
     @property
@@ -122,11 +147,11 @@ def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[s
     for group in log_copies(stores, newest_bytes, is_exact=False):
         for root in group.roots[1:]:
             firsts[root] = group.roots[0]
-        for root, *_ in group.differences:
+        for one in group.differences:
             found.append(Finding(
-                root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
+                one.root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
                 actual=f"other records in the newest {newest_bytes >> 20} MiB that both have",
-                advice=f"rmqtx verify {quoted(group.roots[0])} {quoted(root)}",
+                advice=f"rmqtx verify {quoted(group.roots[0])} {quoted(one.root)}",
             ))  # fmt: skip
     return firsts, found
 
@@ -145,30 +170,23 @@ def _groups(stores: list[Store], depth: _Depth) -> Iterator[LogCopies]:
         if mine:
             is_remote = any(store.is_remote for store in (first, *mine))
             how = _remote_depth(depth) if is_remote else depth
-            compared = [(store.root, _difference(first, store, how)) for store in mine]
+            compared = [_difference(first, store, how) for store in mine]
             yield LogCopies(
-                (first.root, *(root for root, _ in compared)),
-                tuple((root, *found) for root, found in compared if found is not None),
+                (first.root, *(store.root for store in mine)),
+                tuple(found for found in compared if found is not None),
                 how.newest_bytes if is_remote else None,
             )
         left = [store for store in others if store not in mine]
-
-
-def _damage_text(roots: tuple[str, str], torn: str | None) -> str:
-    if torn is None:
-        return _DAMAGED
-    return _TORN.format(root=torn, other=next(root for root in roots if root != torn))
 
 
 def _remote_depth(depth: _Depth) -> _Depth:
     return _Depth(_REMOTE_BYTES if depth.newest_bytes is None else _REMOTE_FEW_BYTES, is_exact=False)
 
 
-def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool, str | None] | None:
-    """Return the begin of the first different record of two logs and the end of the last different byte, if any.
+def _difference(one: Store, other: Store, depth: _Depth) -> Difference | None:
+    """Return where the second log differs from the first one, if it does.
 
-    And whether they are the same records with other bytes, and the root of the store in which alone they are torn. If
-    some are not the same records, the first of those is the begin.
+    If some of the different records are not the same ones, the first of those is the begin.
     """
     runs: list[Int64s] = []
     try:
@@ -190,44 +208,36 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool
         found = found[_in_records(one, found) & _in_records(other, found)]
     if not len(found):
         return None
+    end = int(found[-1, 1])
     begins: list[int] = []
-    torn: set[tuple[bool, bool]] = set()
+    torn: set[tuple[bool, ...]] = set()
     for first in found[:_SAME_TRIED, 0].tolist():
         places = [_record_begin(store, first) for store in (one, other)]
         begins.append(min(places))
-        if not _is_same_record(one, other, places):
-            return begins[-1], int(found[-1, 1]), False, None
-        torn.add((_is_torn(one, places[0]), _is_torn(other, places[0])))
-    known = {(True, False): one.root, (False, True): other.root}
-    root = known.get(torn.pop()) if len(torn) == 1 else None
-    return begins[0], int(found[-1, 1]), len(found) <= _SAME_TRIED, root
+        records = [_record_at(store, place) for store, place in zip((one, other), places, strict=True)]
+        if places[0] != places[1] or not _are_same_record(records):
+            return Difference(other.root, begins[-1], end, are_same_records=False)
+        torn.add(tuple(record is not None and bool(have_torn_properties(record)[0]) for record in records))
+    torn_root = one.root if torn == {(True, False)} else other.root if torn == {(False, True)} else None
+    return Difference(other.root, begins[0], end, len(found) <= _SAME_TRIED, torn_root)
 
 
-def _is_torn(store: Store, place: int) -> bool:
-    """Whether the record at a place has torn properties."""
+def _record_at(store: Store, place: int) -> Block | None:
+    """Return the record at a place; None without a sound one, or if it cannot be read."""
     try:
         with closing(store.log()) as log:
-            block = block_at(log, place)
+            return block_at(log, place)
     except SourceError:
-        return False
-    return block is not None and bool(have_torn_properties(block)[0])
+        return None
 
 
-def _is_same_record(one: Store, other: Store, places: list[int]) -> bool:
-    """Whether the records at a place in each of two logs are one record: of equal length, number and store time."""
-    if places[0] != places[1]:
-        return False
-    named = []
-    for store in (one, other):
-        try:
-            with closing(store.log()) as log:
-                block = block_at(log, places[0])
-        except SourceError:
-            return False
-        if block is None:
-            return False
-        named.append([int(block.lengths[0]), *(int(block.header(name)[0]) for name in _SAME)])
-    return named[0] == named[1]
+def _are_same_record(records: Sequence[Block | None]) -> bool:
+    """Whether the records of two logs are one record: of equal length, number and store time."""
+    named = [
+        None if record is None else [int(record.lengths[0]), *(int(record.header(name)[0]) for name in _SAME)]
+        for record in records
+    ]
+    return named[0] is not None and named[0] == named[1]
 
 
 def _runs(places: Int64s) -> Int64s:

@@ -79,8 +79,11 @@ def _without_replaced(
         (one.begin_offset, one.end_offset) for one in missing
         if id(one) not in kept and not any(_overlap(one, other) for other in view.missing)
     }  # fmt: skip
-    others = [store for root, store in stores.items() if root != view.store and not store.is_remote]
-    ranges = [place for place in sorted(found) if not any(_are_equal(stores[view.store], one, place) for one in others)]
+    store = stores[view.store]
+    others = [other for other in stores.values() if other is not store and not other.is_remote]
+    ranges = [place for place in sorted(found) if not any(_are_equal(store, other, place) for other in others)]
+    if not ranges:
+        return view
 
     def is_replaced(offset: int) -> bool:
         return any(begin <= offset < end for begin, end in ranges)
@@ -89,7 +92,7 @@ def _without_replaced(
         view, replaced=tuple(ranges),
         doubtful_ids=tuple(one for one in view.doubtful_ids if not is_replaced(one.commit_log_offset)),
         doubtful_ends=tuple(one for one in view.doubtful_ends if not is_replaced(one.commit_log_offset)),
-    ) if ranges else view
+    )
 
 
 def _still_missing(
@@ -239,8 +242,8 @@ def _are_equal(store: Store, other: Store, place: tuple[int, int]) -> bool:
     if length > _RECORD_BYTES_MAX:
         return False
     try:
-        with closing(store.log()) as one, closing(other.log()) as two:
-            return bytes(one.read(begin, length)) == bytes(two.read(begin, length))
+        with closing(store.log()) as log:
+            return _has(other, _Record(begin, bytes(log.read(begin, length))))
     except SourceError:
         return False
 

@@ -46,7 +46,7 @@ DIVERTED = Why(
     "it has a delay or timer property: each copy of it waits in another topic first, which is not simulated",
     is_known=False,
 )
-UNPLAYED = Why("what its check reads was not read (rmqtx verify STORE lists what is missing)", is_known=False)
+UNPLAYED = Why("the table of its check was not read (rmqtx verify STORE gives the reason)", is_known=False)
 TOO_MANY = Why(
     f"a record hinders the check and more than {PLAYED_HALVES_MAX} halves are open, which takes long to predict: run "
     "rmqtx simulate STORE --show transactions", is_known=False,

@@ -22,10 +22,9 @@ from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.dledger_findings import dledger_findings, queues_cut_at
 from rmqtx.verdicts.startup.log_findings import log_findings
-from rmqtx.verdicts.startup.log_walk import LogWalk
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning
-from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, recovered
-from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, predict_start, recover_queues, start_file
+from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
+from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, predict_start
 from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
 
 #: The most queues with findings of one kind.
@@ -146,12 +145,7 @@ def _dledger_findings(
     yield from found
     if not with_dispatch or any(one.is_error for one in found) or queues_cut_at(store, conf, rules) is not None:
         return
-    fates = [recovered(one, rules, None) for one in queues]
-    segments = store.commit_log
-    first = start_file(store, segments, conf, max((fate.maximum for fate in fates), default=-1), rules)
-    walk = LogWalk(first, len(segments) - 1, log.end_offset, "")
-    if recover_queues(store, segments, walk, fates, rules) is None:
-        yield from dispatched_findings(store, fates)
+    yield from dispatched_findings(store, dledger_queues(store, conf, log, queues, rules))
 
 
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:

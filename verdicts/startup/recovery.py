@@ -92,6 +92,20 @@ def predict_start(
     return start
 
 
+def dledger_queues(
+    store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules
+) -> list[QueueFate]:
+    """Return the queues after a start on a DLedger log that does not cut them; none if the dispatch hangs.
+
+    Raises: SourceError if a file that the start depends on cannot be read.
+    """
+    fates = [recovered(one, rules, None) for one in queues]
+    segments = store.commit_log
+    first = start_file(store, segments, conf, _maximum(fates), rules)
+    walk = LogWalk(first, len(segments) - 1, log.end_offset, "")
+    return fates if recover_queues(store, segments, walk, fates, rules) is None else []
+
+
 def recover_queues(
     store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules, *,
     with_dispatch: bool = True, only_doubted: bool = True, reach: int = -1,

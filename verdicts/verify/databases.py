@@ -12,7 +12,7 @@ from dataclasses import replace
 from rmqtx.readers.log.designs import ROCKSDB, designs_of
 from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.rocksdb.rocksdb import has_database, open_database, unread
+from rmqtx.readers.rocksdb.rocksdb import open_database, unread
 from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY
 from rmqtx.readers.store.store import Store
 
@@ -31,26 +31,16 @@ def database_findings(store: Store) -> Iterator[Finding]:
     Damage: database-unread. Without the library nothing is reported: what verdicts need is reported by its reader.
     """
     for name, content in _OF_SETTINGS.items():
-        if _has_data(store, "config", name) and (found := _fault(store, "config", name)) is not None:
+        if store.has_database_files("config", name) and (found := _fault(store, "config", name)) is not None:
             yield replace(
                 found, meaning=f"{content} in it are unknown; a broker that opens it may not start, or lose them"
             )
     is_used = any(design.word == ROCKSDB for design in designs_of(store))
-    if not is_used and _has_data(store, DIRECTORY) and (found := _fault(store, DIRECTORY)) is not None:
+    if not is_used and store.has_database_files(DIRECTORY) and (found := _fault(store, DIRECTORY)) is not None:
         yield replace(
             found, meaning="no half message of this log is in it, so no transaction depends on it; brokers from 5.4.0 "
             "on open it when they start",
         )
-
-
-def _has_data(store: Store, *names: str) -> bool:
-    """Whether a directory has files of a database: without CURRENT a broker begins an empty one in it."""
-    if has_database(store, *names):
-        return True
-    if not store.has(*names):
-        return False
-    entries = store.files.entries(store.place(*names))
-    return any(entry.name.startswith("MANIFEST-") or entry.name.endswith(".sst") for entry in entries)
 
 
 def _fault(store: Store, *names: str) -> Finding | None:

@@ -151,7 +151,7 @@ def test_a_lost_end_may_have_been_another_history(tmp_path: Path, kind: str) -> 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
 def test_a_page_of_zeros_that_begins_in_properties_is_not_missing(tmp_path: Path, part: float) -> None:
-    """The torn record is no neighbour of the damage, and its torn id makes no transaction of its own."""
+    """The torn record does not count: its id would make a transaction of its own."""
     whole, damaged = copies(tmp_path)
     wanted = states(audited([whole]))
     file, places = records(damaged)
