@@ -10,6 +10,11 @@ RESUME_SLOTLESS = (
     "message again, in a slot of its own"
 )
 
+KEEP_QUEUE = (
+    "do not rebuild the queues: the queue offset in the record is damaged, and a rebuilt queue lacks the record; the "
+    "broker reads it by this slot"
+)
+
 KINDS: dict[str, Kind] = {
     "queue-missing": Kind(
         Severity.WARNING,
@@ -52,6 +57,13 @@ KINDS: dict[str, Kind] = {
         "the commit log is used",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
         hides_records=True,
+    ),
+    "slot-tags-mismatch": Kind(
+        Severity.WARNING,
+        "a consume-queue slot that leads to its record, but has another tags code",
+        "a consumer that filters by tag may not receive the message, or the broker sends it and the client filters it; "
+        "the check reads no tags code, so no transaction depends on it",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-missing": Kind(
         Severity.ERROR,

@@ -166,7 +166,7 @@ class _Draft:
             (root / directory).mkdir(parents=True, exist_ok=True)
         self.foreign_offsets: list[int] = []
         #: Transactions that differ because some tables beside the log are left out.
-        self._left_out: dict[tuple[str, ...], set[str]] = {}
+        self._left_out: dict[tuple[str, ...], old_tables.JudgedByLog] = {}
         self.facts = list(write_files(self._files(), root))
         self.differences = list(dict.fromkeys(self._differences()))
         self.all_differences = [*old_tables.left_out_notes(self._left_out), *self.differences]
@@ -228,7 +228,10 @@ class _Draft:
                 if mine[part] == others[part] or part in _OF_THE_MOMENT:
                     continue
                 if part in old_tables.COLUMNS and (tables := old_tables.tables_of(self.selection, row)):
-                    self._left_out.setdefault(tables, set()).add(name)
+                    judged = self._left_out.setdefault(tables, old_tables.JudgedByLog())
+                    judged.names.add(name)
+                    if part == "state":
+                        judged.states[mine[part], others[part]] += 1
                 else:
                     yield f"{name}: {part} is {others[part]} in the bundle and {mine[part]} in the store"
         for row in found.values():

@@ -6,7 +6,9 @@ A unit of another transaction keeps its number and loses its content (`are_left_
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,16 +119,32 @@ def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     return (_OF_REDO_LOG,) if is_rebuilt else ()
 
 
-def left_out_notes(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:
+@dataclass(slots=True)
+class JudgedByLog:
+    """Transactions of a bundle whose rows differ because tables are left out.
+
+    `states`: how many have another state, by the state in the store and in the bundle.
+    """
+
+    names: set[str] = field(default_factory=set)
+    states: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def left_out_notes(left_out: Mapping[tuple[str, ...], JudgedByLog]) -> Iterator[str]:
     """Yield a sentence for each group of left-out tables, with the number of transactions that differ without them."""
-    for tables, names in sorted(left_out.items()):
+    for tables, judged in sorted(left_out.items(), key=lambda one: one[0]):
+        count = len(judged.names)
         if tables == (_OF_REDO_LOG,):
             yield (
                 f"{_OF_REDO_LOG} contains only the entries of the chosen transactions: the next start of the broker "
-                f"would give {len(names)} of them other slots"
+                f"would give {count} of them other slots"
             )
             continue
+        others = "".join(
+            f"; {number} {mine} in the store, {other} in the bundle"
+            for (mine, other), number in sorted(judged.states.items())
+        )
         yield (
             f"{' and '.join(tables)} is left out, because it contains transactions that were not chosen: in the "
-            f"bundle, {len(names)} of the chosen transactions are judged by the log alone"
+            f"bundle, {count} of the chosen transactions are judged by the log alone{others}"
         )

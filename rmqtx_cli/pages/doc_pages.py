@@ -5,7 +5,8 @@ from __future__ import annotations
 #: Findings by the page of docs/formats that lists them on its line `Findings:`; a test compares the two.
 FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "consume_queues": (
-        "queue-missing", "queue-gap", "slot-invalid", "slot-expired", "slot-dangling", "slot-mismatch", "slot-missing",
+        "queue-missing", "queue-gap", "slot-invalid", "slot-expired", "slot-dangling", "slot-mismatch",
+        "slot-tags-mismatch", "slot-missing",
         "slot-pending", "queue-number-missing", "queue-number-taken", "queues-leftover", "queues-unchecked",
         "database-unread", "database-entry", "queue-database-missing",
     ),

@@ -62,6 +62,8 @@ def checked_queue_findings(
 ) -> Iterator[Finding]:
     """Return the faults of the queues that the check reads; `facts` gets what the prediction of a start needs.
 
+    Other tags codes are not among them: the check reads none.
+
     A store with queues in RocksDB can have them in files too, because its broker writes both and reads either.
     `known`: what is reported already; of one queue, each code is reported once.
     Order:  queue by queue; slots, then records.
@@ -71,13 +73,13 @@ def checked_queue_findings(
     if store.has_rocksdb_queues:
         codes = {one.code for one in known}
         for finding in rocksdb_queue_findings(store, ranges, CHECKED_TOPICS):
-            if finding.kind.severity is not Severity.NOTE and finding.code not in codes:
+            if _bears_on_check(finding) and finding.code not in codes:
                 yield finding
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics)
     for finding in comparison.findings():
         topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
-        if finding.kind.severity is not Severity.NOTE and (finding.code, topic) not in reported:
+        if _bears_on_check(finding) and (finding.code, topic) not in reported:
             yield finding
     if not store.has_rocksdb_queues:  # else no start is predicted
         facts += comparison.facts
@@ -96,6 +98,10 @@ def table_findings(
     for finding in state_table_findings(store, settings, records, ranges):
         if finding.code in _TABLE_CODES and (finding.code, finding.file, finding.position_bytes) not in reported:
             yield finding
+
+
+def _bears_on_check(finding: Finding) -> bool:
+    return finding.kind.severity is not Severity.NOTE and finding.code != "slot-tags-mismatch"
 
 
 def _words_of(finding: Finding) -> str:

@@ -38,8 +38,8 @@ def rocksdb_queue_findings(
     """Return where the queues in RocksDB contradict the log. `topics`: those whose queues are compared; None: all.
 
     Order:  of each database records in log order, then slots in the database's order.
-    Damage: slot-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry, database-unread; at
-            most 100 of each code; the last one stands for the rest.
+    Damage: slot-mismatch, slot-tags-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry,
+            database-unread; at most 100 of each code; the last one stands for the rest.
     """
     yield from lacking_database(store)
     for name in store.queue_databases:
@@ -135,12 +135,14 @@ class _QueueComparison:
                 yield from self._limited("slot-missing", offset, wanted, "no slot")
                 continue
             pointed = int(slots["commit_log_offset"][row])
+            length = int(slots["record_length_bytes"][row])
             if pointed != offset:
                 actual = f"{wanted} points at {pointed}"
             else:
-                actual = f"{wanted} has {slots['record_length_bytes'][row]} bytes, tags code {tags[row]}"
+                actual = f"{wanted} has {length} bytes, tags code {tags[row]}"
             expected = f"offset {offset}, {rows.lengths[row]} bytes, tags code {rows.tags_codes[row]}"
-            yield from self._limited("slot-mismatch", offset, expected, actual)
+            is_led_to = (pointed, length) == (offset, int(rows.lengths[row]))
+            yield from self._limited("slot-tags-mismatch" if is_led_to else "slot-mismatch", offset, expected, actual)
 
     def _slots(self, name: QueueName, numbers: Int64s) -> tuple[Bools, Slots]:
         """Return which numbers have a slot, and the slots; zeros for the others."""

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqtx.readers.finding_kinds.queues import RESUME_SLOTLESS
+from rmqtx.readers.finding_kinds.queues import KEEP_QUEUE, RESUME_SLOTLESS
 from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.finding_limits import FINDINGS_MAX
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.ranges import LogRanges, between, inside, merged
 from rmqtx.readers.queues.consume_queue import Slots, are_filler, are_sound
+from rmqtx.readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX
 from rmqtx.readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from rmqtx.readers.queues.slot_files import (
     BATCH,
@@ -40,9 +42,10 @@ from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
-_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
+_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH, _OTHER_TAGS = range(6)
 _CODES = {
     _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",
+    _OTHER_TAGS: "slot-tags-mismatch",
 }
 
 
@@ -195,8 +198,8 @@ class QueueComparison:
 
     def _add_runs(self, queue: _Queue, runs: list[_Run], first: int, slots: Slots) -> None:
         """Add the runs of one block; the first may continue the last run before. No run crosses the end of a file."""
-        classes = self._classes(queue, slots)
         numbers = first + np.arange(len(slots))
+        classes = self._classes(queue, numbers, slots)
         files = np.searchsorted(queue.files.bases, numbers, "right")
         cuts = np.flatnonzero((np.diff(classes) != 0) | (np.diff(files) != 0)) + 1
         for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(slots)], strict=True):
@@ -204,7 +207,7 @@ class QueueComparison:
             if kind == _FINE:
                 continue
             queue.reported.append((first + begin, first + end))
-            if kind == _MISMATCH:
+            if kind in (_MISMATCH, _OTHER_TAGS):
                 self.reported_offsets.update(slots["commit_log_offset"][begin:end].tolist())
             last = runs[-1] if runs else None
             if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
@@ -226,7 +229,21 @@ class QueueComparison:
                 (run.end - run.begin) * size, expected=expected,
                 actual=f"{actual or 'neither'}, and {more} more slots" if more else actual,
                 meaning=meaning_of_mismatch(topic_text(queue.name[1]), more + 1) if is_mismatch else None,
+                advice=KEEP_QUEUE if is_mismatch and self._has_impossible_number(queue, run.slot[0]) else None,
             )
+
+    def _has_impossible_number(self, queue: _Queue, slot: Slots) -> bool:
+        """Whether the record of a slot is of its queue, but claims a slot that the queue lacks or another record has.
+
+        Then the number in the record is damaged, and not the queue.
+        """
+        offset = int(slot["commit_log_offset"])
+        name, claimed = self._claims.get(offset, (queue.name, queue.used_end - 1))
+        records = queue.records
+        if name != queue.name or int(slot["record_length_bytes"]) not in records.lengths[records.offsets == offset]:
+            return False
+        is_outside = not queue.files.first <= claimed < queue.used_end
+        return is_outside or bool(inside(records.runs, np.array([claimed]))[0])
 
     @staticmethod
     def _unclaimed(queue: _Queue) -> Iterator[tuple[int, Slots]]:
@@ -239,7 +256,7 @@ class QueueComparison:
                 begin = end
             begin = max(begin, high)
 
-    def _classes(self, queue: _Queue, slots: Slots) -> Int64s:
+    def _classes(self, queue: _Queue, numbers: Int64s, slots: Slots) -> Int64s:
         """The class of each unclaimed slot."""
         offsets = slots["commit_log_offset"].astype(np.int64)
         sound = are_sound(slots)
@@ -254,6 +271,7 @@ class QueueComparison:
             classes[sound & (offsets >= self._ranges.end_offset)] = _FINE
         classes[outside & (offsets < self._ranges.begin_offset)] = _EXPIRED
         classes[sound & self._ranges.is_damaged(offsets)] = _FINE
+        classes[(classes == _MISMATCH) & np.isin(numbers, _with_other_tags(queue))] = _OTHER_TAGS
         return classes.astype(np.int64)
 
     def _words(self, queue: _Queue, kind: int, number: int, slot: Slots) -> tuple[str | None, str | None]:
@@ -273,8 +291,11 @@ class QueueComparison:
             row = mine[0]
             if int(records.lengths[row]) != length:
                 return f"a length of {records.lengths[row]} bytes", f"{length} bytes"
-            if int(records.tags_codes[row]) != int(records.slot_tags[row]):
-                return f"tags code {records.tags_codes[row]}", f"tags code {records.slot_tags[row]}"
+            wanted, found = int(records.tags_codes[row]), int(records.slot_tags[row])
+            if found != wanted:
+                is_address = queue.name[0] == SIMPLE and found <= EXTENSION_ADDRESS_MAX
+                place = f"address {found & ADDRESS_BITS} of consumequeue_ext/, which has no unit there"
+                return f"tags code {wanted}", place if is_address else f"tags code {found}"
             return "the batch values of its record", "another number, time or size"
         if len(rows):
             return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
@@ -348,6 +369,8 @@ class QueueComparison:
         pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
         slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
         is_taken = pointed >= 0 and claimed >= 0 and bool(inside(records.runs, np.array([claimed]))[0])
+        # A rebuilt queue has no slot for a number that the log has no room for.
+        is_taken |= claimed > queue.used_end + self._ranges.end_offset // RECORD_BYTES_MIN
         return Finding(
             self._store.root, code, None if segment is None else segment.file,
             None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
@@ -356,6 +379,16 @@ class QueueComparison:
             actual="no slot" if pointed < 0 else f"a slot that points to {pointed}",
             advice=RESUME_SLOTLESS if is_taken and queue.name[1] == topic_bytes(HALF_TOPIC) else None,
         )
+
+
+def _with_other_tags(queue: _Queue) -> Int64s:
+    """The numbers of simple slots that lead to their record, but with another tags code."""
+    if queue.name[0] == BATCH:  # its further values are compared at the same time
+        return np.empty(0, np.int64)
+    records = queue.records
+    is_led_to = (records.slot_offsets == records.offsets) & (records.slot_lengths == records.lengths)
+    found: Int64s = records.numbers[is_led_to & (records.slot_tags != records.tags_codes)]
+    return found
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.ranges import inside
 from rmqtx.readers.queues.queue_parts import QueuePart
 from rmqtx.readers.queues.slot_files import QueueName, SlotFiles
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS
 from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.verdicts.startup.loading import loaded
@@ -255,6 +256,7 @@ def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
     facts = fate.facts
     records = facts.records
     rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)
+    rows[rows] = ~_are_led_to(fate, records.offsets[rows], records.lengths[rows])
     lacking = np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
     if fate.cut_end >= facts.used_end:
         return lacking
@@ -263,3 +265,19 @@ def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
     offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
     good = inside(records.runs, numbers) & (offsets < end_offset)
     return np.concatenate([lacking, np.stack([offsets[good], lengths[good], numbers[good]], axis=1)])
+
+
+def _are_led_to(fate: QueueFate, offsets: Int64s, lengths: Int64s) -> Bools:
+    """Which records a slot that the cut keeps leads to, with whatever number: a broker reads them there."""
+    facts = fate.facts
+    found = np.zeros(len(offsets), np.bool_)
+    if not len(offsets):
+        return found
+    for low, high in facts.doubted.tolist():
+        for begin in range(low, min(high, fate.cut_end), BLOCK_UNITS):
+            slots = facts.files.read(begin, min(begin + BLOCK_UNITS, high, fate.cut_end))
+            places, sizes = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
+            order = np.argsort(places, kind="stable")
+            at = order[np.minimum(np.searchsorted(places[order], offsets), len(places) - 1)]
+            found |= (places[at] == offsets) & (sizes[at] == lengths)
+    return found

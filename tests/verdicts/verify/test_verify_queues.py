@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.queues.consume_queue import SLOT
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge import damage
 from tests.forge.damage import queue_files
-from tests.forge.stores import copy_of
+from tests.forge.stores import copy_of, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.verifying import findings, the_one, worse_than_notes
+
+_NOW_MS = 1_795_900_000_000
 
 
 def used_queues(root: Path, kind: str = "consumequeue") -> list[Path]:
@@ -41,7 +44,7 @@ def outside(slot: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (wrong_offset, "slot-mismatch"), (wrong_length, "slot-mismatch"), (wrong_tag, "slot-mismatch"),
+        (wrong_offset, "slot-mismatch"), (wrong_length, "slot-mismatch"), (wrong_tag, "slot-tags-mismatch"),
         (outside, "slot-dangling"), (lambda _: bytes(20), "slot-invalid"), (lambda _: b"\xff" * 20, "slot-invalid"),
     ],
 )
@@ -144,3 +147,17 @@ def test_deleted_queues_of_a_killed_broker_are_missing(topic: str, tmp_path: Pat
     root = copy_of("killed-5.3.3", tmp_path)
     damage.drop(root / "consumequeue" / topic)
     assert "queue-missing" in {row["code"] for row in findings(root)}
+
+
+@pytest.mark.parametrize("name", ["cqext-4.9.7", "cqext-5.3.3"])
+def test_the_extension_of_the_queues_is_missing(name: str, tmp_path: Path) -> None:
+    """A broker sends such messages unfiltered, and its check reads no tags code: no record is lost."""
+    root = copy_of(name, tmp_path)
+    before = audit([open_store(root)], settings_of(name), at_ms=_NOW_MS).table()
+    damage.drop(root / "consumequeue_ext")
+    rows = worse_than_notes(findings(root))
+    assert {row["code"] for row in rows} == {"slot-tags-mismatch"}
+    assert all("which has no unit there" in row["actual"] for row in rows)
+    after = audit([open_store(root)], settings_of(name), at_ms=_NOW_MS)
+    assert after.table().equals(before)
+    assert "slot-tags-mismatch" not in {finding.code for finding in after.findings}

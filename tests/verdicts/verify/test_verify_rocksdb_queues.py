@@ -72,7 +72,7 @@ def other(**fields: int) -> Change:
         (lambda _value: None, ["slot-missing"]),
         (other(commit_log_offset=7), ["slot-mismatch"]),
         (other(record_length_bytes=7), ["slot-mismatch"]),
-        (other(tags_code=7), ["slot-mismatch"]),
+        (other(tags_code=7), ["slot-tags-mismatch"]),
         (lambda value: value[:-1], ["database-entry", "slot-missing"]),
     ],
     ids=["gone", "offset", "length", "tags", "short"],
