@@ -43,6 +43,12 @@ KINDS: dict[str, Kind] = {
         "which transactions it ended is unknown; the check skips it or stops at it",
         "compare with the same record on a slave",
     ),
+    "trace-unreadable": Kind(
+        Severity.WARNING,
+        "a record of a message trace that cannot be read, or lines of it",
+        "what the producer wrote there about its decisions is unknown; no state depends on it",
+        "rmqtx decode commitlog STORE --topic TRACE_TOPIC --body text --decompress shows the record",
+    ),
     "half-number-taken": Kind(
         Severity.ERROR,
         "half messages whose half queue offset does not identify them: several have the same one, or their slots have "

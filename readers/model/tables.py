@@ -471,6 +471,37 @@ DLEDGER_ENTRIES = pa.schema(
     ]
 )
 
+#: A line of a message trace (client 4.9.0+): what a producer wrote about one of its transactions.
+TRACES = pa.schema(
+    [
+        *_PLACE,
+        _COMMIT_LOG_OFFSET,
+        _STORE_TIME,
+        column("line_number", pa.int32(), "number of the line in its record, from 0"),
+        column(
+            "kind", pa.string(), "sent (the half message was sent), or decided (the producer decided, or answered a "
+            "check; written before the request is sent)", values=("sent", "decided"),
+        ),
+        column("time_ms", pa.int64(), "producer clock at the event"),
+        column("transaction_id", pa.string(), "property UNIQ_KEY of the message"),
+        _PRODUCER_GROUP,
+        column("topic", pa.string(), "the real topic"),
+        column("keys", pa.string(), "business keys"),
+        column("tags", pa.string(), "property TAGS"),
+        column(
+            "decision", pa.string(), "what the producer decided: COMMIT, ROLLBACK or UNKNOWN; null for sent",
+            values=("COMMIT", "ROLLBACK", "UNKNOWN"),
+        ),
+        column("is_check_answer", pa.bool_(), "whether it is the answer to a check, not the first decision"),
+        column("broker", pa.string(), "address of the broker that the producer used"),
+        column("born_host", pa.string(), "address from which the trace was sent; the line itself has none"),
+        column("message_id", pa.string(), "offset message id of the half message; null for decided"),
+        column("is_success", pa.bool_(), "whether the half message was stored; null for decided"),
+        column("cost_ms", pa.int32(), "how long sending took"),
+        column("body_length_bytes", pa.int32(), "length of the body before compression"),
+    ]
+)
+
 #: An epoch of a replica under a controller (5.0.0+).
 EPOCHS = pa.schema(
     [

@@ -35,6 +35,8 @@ from rmqtx.readers.store.store_roots import file_is_no_store, is_root_without_lo
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: Where producers write message traces, unless they are given another topic; a broker with traceTopicEnable makes it.
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 #: The topics of transactions that are kept in RocksDB (5.4.0+, transRocksDBEnable).
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"

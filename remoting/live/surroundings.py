@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmqtx.readers.cursors.cursors import CheckCursors
-from rmqtx.remoting.connections.batched_reads import Pace, views
+from rmqtx.readers.store.store import TRACE_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, queries, views
 from rmqtx.remoting.connections.connection import Request
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.codes import RequestCode
@@ -15,6 +16,7 @@ from rmqtx.remoting.protocol.errors import BadFrame, Refused
 from rmqtx.remoting.protocol.frames import parsed_json
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.timeline import RecordName, record_names
+from rmqtx.verdicts.audit.traced_events import rows_about
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,14 @@ class LiveSurroundings:
     def check_cursors(self) -> CheckCursors:
         """The cursors at the start of the reading."""
         return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
+
+    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
+        """By one query of the broker's index; none if the broker refuses it."""
+        bodies = queries(self.facts.broker, [(TRACE_TOPIC, transaction_id)], Pace())
+        try:
+            return rows_about(blocks_of(bodies, self.root, []), self.root, transaction_id)
+        except Refused:  # access control: no right to read the trace topic
+            return []
 
     def stopped_time_ms(self) -> int | None:
         """None: the broker runs."""

@@ -6,14 +6,14 @@ Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).
 
 from __future__ import annotations
 
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 
 SEPARATOR = "%"
 #: Consumers' own topics, before the namespace: %RETRY%NAMESPACE%GROUP.
 _MARKS = ("%RETRY%", "%DLQ%")
 #: Never in a namespace.
 _SYSTEM_TOPICS = frozenset({
-    SCHEDULE_TOPIC, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC", OP_TOPIC, DISCARD_TOPIC, "SELF_TEST_TOPIC",
+    SCHEDULE_TOPIC, "BenchmarkTest", HALF_TOPIC, TRACE_TOPIC, OP_TOPIC, DISCARD_TOPIC, "SELF_TEST_TOPIC",
     "OFFSET_MOVED_EVENT", "TBW102",
 })  # fmt: skip
 _SYSTEM_GROUPS = ("CID_RMQ_SYS_", "TOOLS_CONSUMER")

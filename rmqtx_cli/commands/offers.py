@@ -20,7 +20,7 @@ def _words() -> Iterable[str]:
 
 
 def _columns(command: str) -> Iterable[str]:
-    from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
+    from rmqtx.readers.model.tables import ALL_TABLES, TRACES, TRANSACTIONS
     from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
     from rmqtx.verdicts.ledger.reconcile import RECONCILED
@@ -35,7 +35,7 @@ def _columns(command: str) -> Iterable[str]:
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
-        "doctor": INSTALLATION,
+        "doctor": INSTALLATION, "trace": TRACES,
     }  # fmt: skip
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]

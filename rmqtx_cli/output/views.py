@@ -321,6 +321,12 @@ VIEWS: dict[str, View] = {
         plain("tags", 3), plain("body_form", 4), plain("half_queue_offsets", 1, "ends_halves", may_be_cut=True),
         plain("half_commit_log_offset", 1, "ends_log_offset"),
     ),
+    "traces": _view(
+        plain("time_ms", ALWAYS), plain("kind", ALWAYS), plain("decision", ALWAYS), plain("is_check_answer", 2),
+        plain("transaction_id", ALWAYS), plain("producer_group", 3, "group", may_be_cut=True),
+        plain("topic", 4, may_be_cut=True), plain("keys", 1, may_be_cut=True, least_cells=18),
+        plain("commit_log_offset", 5),
+    ),
     "index_entries": _view(
         plain("entry_number", ALWAYS), plain("key_hash", ALWAYS), plain("commit_log_offset", ALWAYS),
         plain("store_time_ms", 2), plain("previous_entry_number", 3), plain("file", 4, may_be_cut=True),

@@ -18,6 +18,7 @@ from rmqtx.readers.model.columns import integers
 from rmqtx.readers.model.identities import OFFSET_DIGITS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.audit.traced_events import traced_events, traced_rows
 from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
@@ -103,6 +104,9 @@ class TimelineSource(Protocol):
     def check_cursors(self) -> CheckCursors:
         """Return the cursors of the transaction check."""
 
+    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
+        """Return what producers wrote about a transaction into message traces: rows of TRACES; none shows nothing."""
+
     def stopped_time_ms(self) -> int | None:
         """Return when its broker stopped, as far as its files show; None if it runs."""
 
@@ -140,6 +144,10 @@ class StoreTimelineSource:
         """Read from the same file."""
         return check_cursors(self.store)
 
+    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
+        """Found by its index."""
+        return traced_rows(self.store, transaction_id)
+
     def stopped_time_ms(self) -> int | None:
         """By its checkpoint and its last records."""
         return None if self.store.broker_runs else known_until_ms(self.store)
@@ -155,7 +163,8 @@ def timeline(
     Shape: TIMELINE, or LOGGED_TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it
            back and asked the producer), for any count of other copies: if the check began again at an older cursor,
            there are parallel chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is
-           `prepared`, and a ROLLBACK record a `rollback`.
+           `prepared`, and a ROLLBACK record a `rollback`. What the producer decided first, by its message
+           trace, is `decided`, and its answer to a check `answered`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
@@ -176,6 +185,7 @@ def timeline(
         detail = "in the discard topic, by the broker or rmqtx discard" if original is None else _SAME_RECORD
         events.append(_event(copy, "discard", DISCARD_TOPIC, detail))
     _add_names(events, names)
+    events.extend(traced_events([row for place in places for row in place.traces(transaction["transaction_id"])]))
     events.extend(logged or ())
     events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)

@@ -16,12 +16,13 @@ from rmqtx_cli.commands.decode import (
     redolog,
     rocksdb,
     statetable,
+    trace,
 )
 from rmqtx_cli.options.command_tree import CommandTree
 
 NAME = "decode"
 KINDS = (
-    commitlog, consumequeue, half, op, index, checkpoint, cursors, statetable, redolog, rocksdb, dledger, epochs,
+    commitlog, consumequeue, half, op, index, checkpoint, cursors, statetable, redolog, rocksdb, dledger, epochs, trace,
 )  # fmt: skip
 
 app = CommandTree(

@@ -1,0 +1,1 @@
+"""Message traces: what producers wrote about their transactions into a topic of the same brokers."""

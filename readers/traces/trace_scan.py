@@ -1,0 +1,82 @@
+"""The rows of message traces, read from the records of the trace topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from rmqtx.readers.log.commit_log import record_columns, scan_segments
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import TRACES
+from rmqtx.readers.store.store import TRACE_TOPIC, Store
+from rmqtx.readers.traces.trace_lines import TraceLine, trace_lines
+
+#: Columns of the record.
+_OF_RECORD = ["store", "file", "position_bytes", "length_bytes", "commit_log_offset", "store_time_ms", "born_host"]
+_OF_LINE = [name for name in TRACES.names if name not in (*_OF_RECORD, "line_number")]
+_NUMBERS_SHOWN = 10
+
+
+def scan_traces(
+    store: Store,
+    topic: str = TRACE_TOPIC,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> Reading:
+    """Return each line about a transaction in the records of a trace topic, as rows of TRACES.
+
+    Order:  commit-log offset ascending, then the order of the lines.
+    Damage: trace-unreadable, for a body or lines that cannot be read; the other lines are rows.
+    """
+    findings: list[Finding] = list(store.findings)
+    coverage: list[Coverage] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
+            chosen = block.take(block.topic_is(topic)).within(from_time_ms, to_time_ms)
+            if len(chosen):
+                yield traces_of(chosen, store.root, findings)
+
+    return Reading(TRACES, batches(), findings, coverage)
+
+
+def traces_of(block: Block, store: str, findings: list[Finding]) -> pa.RecordBatch:
+    """Return the lines about transactions in the records of a block, which are of a trace topic.
+
+    `findings`: gets one for each record with something that cannot be read.
+    """
+    records = dict(zip(_OF_RECORD, record_columns(block, store, _OF_RECORD), strict=True))
+    bodies = record_columns(block, store, ["body"], decompress=True)[0]
+    owners: list[int] = []
+    lines: list[TraceLine] = []
+    for row, body in enumerate(bodies):
+        data = body.as_py()
+        if data is None:
+            findings.append(_finding(records, row, "a body that cannot be decompressed"))
+            continue
+        found, unreadable = trace_lines(as_text(data))
+        owners.extend([row] * len(found))
+        lines.extend(found)
+        if unreadable:
+            shown = ", ".join(str(number) for number in unreadable[:_NUMBERS_SHOWN])
+            more = ", …" if len(unreadable) > _NUMBERS_SHOWN else ""
+            findings.append(_finding(records, row, f"line {shown}{more} with other fields"))
+    arrays = {name: values.take(pa.array(owners, pa.int64())) for name, values in records.items()}
+    arrays["line_number"] = pa.array([line.number for line in lines], pa.int32())
+    for name in _OF_LINE:
+        arrays[name] = pa.array([getattr(line, name) for line in lines], TRACES.field(name).type)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in TRACES.names], schema=TRACES)
+
+
+def _finding(records: dict[str, pa.Array], row: int, actual: str) -> Finding:
+    store, file, position, length, offset = (records[name][row].as_py() for name in _OF_RECORD[:5])
+    return Finding(
+        store, "trace-unreadable", file, position, length, commit_log_offset=offset,
+        expected="lines of a message trace", actual=actual,
+    )
