@@ -16,7 +16,7 @@ from rmqtx.remoting.protocol.errors import BadFrame, Refused
 from rmqtx.remoting.protocol.frames import parsed_json
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.timeline import RecordName, record_names
-from rmqtx.verdicts.audit.traced_events import rows_about
+from rmqtx.verdicts.model.trace_evidence import rows_by_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class LiveSurroundings:
         """By one query of the broker's index; none if the broker refuses it."""
         bodies = queries(self.facts.broker, [(TRACE_TOPIC, transaction_id)], Pace())
         try:
-            return rows_about(blocks_of(bodies, self.root, []), self.root, transaction_id)
+            found = rows_by_id(blocks_of(bodies, self.root, []), self.root, [transaction_id])
+            return found.get(transaction_id, [])
         except Refused:  # access control: no right to read the trace topic
             return []
 

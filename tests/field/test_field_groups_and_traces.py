@@ -20,10 +20,11 @@ from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import group_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Members, Sent
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.field.test_field_causes import causes
+from tests.forge import damage
 from tests.verdicts.causes.diagnosed import strengths
 
 Row = dict[str, Any]
@@ -219,3 +220,62 @@ def test_show_names_the_sender(tmp_path: Path) -> None:
     assert all(detail.startswith("producer clock; sent from 127.0.0.1:") for detail in senders)
     assert {topic for detail, topic in senders.items() if detail.endswith(", client app-a@1")} == {"TopicA"}
     assert {topic for detail, topic in senders.items() if "client" not in detail} == {"TopicB"}
+
+
+# --- what traces show -----------------------------------------------------------------------------------------------
+
+
+def test_traces_show_which_decisions_were_lost(tmp_path: Path) -> None:
+    """By what the client reported: its last decision was COMMIT (4, sent four times), ROLLBACK (2) or UNKNOWN."""
+    root = field_stores("trace-dropped-5.3.3", tmp_path) / "store"
+    said = [
+        one["said"][-1][0] for one in right("trace-dropped-5.3.3")["transactions"].values() if not one["arrived"]
+    ]
+    found = causes(root)
+    lost = found["decision-lost-on-the-way"]
+    assert lost["explains"] >= said.count("COMMIT")
+    assert lost["explains"] + lost.get("could_explain", 0) == said.count("COMMIT") + said.count("ROLLBACK")
+    assert found["producer-answered-unknown"] == {"explains": said.count("UNKNOWN")}
+    assert "producer-not-connected" not in found
+
+
+def test_without_its_records_the_trace_shows_nothing(tmp_path: Path) -> None:
+    """The index is gone: what could be shown only could be, as for a store without traces."""
+    root = field_stores("trace-dropped-5.3.3", tmp_path) / "store"
+    damage.drop(root / "index")
+    found = causes(root)
+    assert "decision-lost-on-the-way" not in found
+    assert set(found["producer-answered-unknown"]) == {"could_explain"} == set(found["producer-not-connected"])
+
+
+@pytest.mark.parametrize("name", ["trace-checks-4.9.7", "trace-custom-topic-5.5.0"])
+def test_no_decision_was_lost_where_all_arrived(name: str, tmp_path: Path) -> None:
+    assert "decision-lost-on-the-way" not in causes(field_stores(name, tmp_path) / "store")
+
+
+@pytest.mark.parametrize("decision", ["COMMIT", "ROLLBACK"])
+def test_a_decision_that_may_still_be_under_way_is_no_proof(decision: str, tmp_path: Path) -> None:
+    """A pending transaction that the check did not put back since: the request may not have been carried out yet."""
+    lines = [{
+        "kind": "decided", "time_ms": 50, "decision": decision, "is_check_answer": False, "store": "s",
+        "commit_log_offset": 10_000,
+    }]  # fmt: skip
+    row = row_of("T", "orders", "PENDING", 40) | {"op_marks": []}
+
+    class Traces:
+        def rows(self, _ids: list[str]) -> dict[str, Any]:
+            return {"T": lines}
+
+    facts = {"s": StoreEvidence((5, 3, 3), (5, 3, 3), traces=Traces(), read=frozenset({FILES, TRACE}))}  # type: ignore[arg-type]
+    columns = {name: TRANSACTIONS.field(name) for name in NEEDED_COLUMNS}
+
+    def strength(offset: int) -> dict[str, int] | None:
+        copies = [dict(copy) for copy in row["half_copies"]]
+        again = copies[0] | {"commit_log_offset": offset, "queue_offset": 99, "checks_count": 1}
+        table = pa.Table.from_pylist([row | {"half_copies": [*copies, again]}], pa.schema(list(columns.values())))
+        diagnosis = Diagnosis(facts)
+        diagnosis.add(table.combine_chunks().to_batches()[0])
+        return strengths(diagnosis.table().to_pylist()).get("decision-lost-on-the-way")
+
+    assert strength(9_000) == {"could_explain": 1}
+    assert strength(11_000) == ({"explains": 1} if decision == "COMMIT" else {"could_explain": 1})

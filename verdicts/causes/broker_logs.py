@@ -7,6 +7,7 @@ is shown by their times: a copy that the check puts back is asked about in the s
 from __future__ import annotations
 
 from rmqtx.readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
+from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.checks import checks_begin_again
 from rmqtx.verdicts.causes.evidence import Evidence
@@ -18,16 +19,20 @@ from rmqtx.verdicts.causes.logged import (
     transactions_named,
     undecided,
 )
-from rmqtx.verdicts.model.store_evidence import BROKER_LOG
+from rmqtx.verdicts.causes.traces import answered_every_check, traced
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, TRACE
 
 _REJECTED = "round-failed RejectedExecutionException"
 
 
 def _answered_unknown(found: Evidence) -> Support:
-    """The producer answered UNKNOWN for the newest copy."""
+    """The producer answered UNKNOWN for the newest copy, by a log, or to each check, by its trace."""
     last = last_asked(found) & named(found, "answered-unknown")
+    wrote = traced(found)
+    by_trace = answered_every_check(found, wrote)
     proven = undecided(found) & found.any_of(found.copies, last)
-    return fits(open_without_logs(found) | proven, proven)
+    proven |= wrote.said(Decision.UNKNOWN) & by_trace
+    return fits((open_without_logs(found) & ~by_trace) | proven, proven)
 
 
 def _put_back_failed(found: Evidence) -> Support:
@@ -59,7 +64,7 @@ CAUSES = (
             "UNKNOWN decides nothing, and is logged", "broker/processor/EndTransactionProcessor.java; seen on 4.3.0 to "
             "5.5.0", since=HALF_TOPIC_DESIGN.since,
         ),),
-        rule=_answered_unknown, shows_in=(BROKER_LOG,),
+        rule=_answered_unknown, shows_in=(BROKER_LOG, TRACE),
         consequence="the application has no outcome for it, or its checkLocalTransaction cannot find it",
         act=f"{RECONCILE} compares with the application",
         change="correct checkLocalTransaction: it must find the outcome of every local transaction",

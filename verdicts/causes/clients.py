@@ -16,6 +16,7 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import last_met_no_producer, open_without_logs
+from rmqtx.verdicts.causes.traces import answered_every_check, traced
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, WIRE
 
@@ -67,7 +68,7 @@ def without_producer(found: Evidence) -> Support:
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     proven = found.state(State.PENDING) & was_checked & found.has_no_producer
     proven |= last_met_no_producer(found)
-    return fits(open_without_logs(found) | proven, proven)
+    return fits((open_without_logs(found) & ~answered_every_check(found, traced(found))) | proven, proven)
 
 
 def _decided_at_check(found: Evidence) -> Support:

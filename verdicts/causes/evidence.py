@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,21 @@ class Evidence:
         if "asked_through" not in self.rows.schema.names:
             return np.zeros(self.count, np.bool_)
         return np.asarray(pc.is_in(self._column("asked_through"), value_set=pa.array(words)))
+
+    @cached_property
+    def trace_lines(self) -> dict[int, list[dict[str, Any]]]:
+        """What producers wrote about open and discarded transactions without a decision: rows of TRACES, by row."""
+        is_open = self.state(State.PENDING, State.DISCARDED)
+        is_open &= self.count_of(self.marks) + self.count_of(self.finals) == 0
+        traces = [one.traces for one in self.stores.values() if one.traces is not None]
+        found: dict[int, list[dict[str, Any]]] = {}
+        if traces and is_open.any():
+            ids = self._column("transaction_id")
+            rows = {str(ids[row]): row for row in np.flatnonzero(is_open).tolist()}
+            for one in traces:
+                for identity, lines in one.rows(list(rows)).items():
+                    found.setdefault(rows[identity], []).extend(lines)
+        return found
 
     @cached_property
     def is_grpc(self) -> Bools:

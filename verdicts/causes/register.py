@@ -16,12 +16,13 @@ from rmqtx.verdicts.causes import (
     second_decisions,
     settings,
     shared_groups,
+    traces,
 )
 from rmqtx.verdicts.causes.cause import Cause
 
 _FAMILIES = (
     second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
-    prepared_records, proxies, shared_groups,
+    prepared_records, proxies, shared_groups, traces,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

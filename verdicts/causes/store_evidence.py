@@ -9,7 +9,8 @@ from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
 from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
+from rmqtx.verdicts.model.trace_evidence import trace_evidence
 
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:
@@ -19,6 +20,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
     Damage: what cannot be read is unknown; the audit reports it.
     """
     settings, topics = facts.settings, _topics(facts.store)
+    traces = trace_evidence(facts.store)
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
@@ -28,6 +30,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         topics_without_group=_topics_without_group(facts.store),
         was_stopped=not facts.store.was_killed and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms,
+        traces=traces, read=frozenset({FILES} if traces is None else {FILES, TRACE}),
         light_halves=halves_in_light_queues(facts.store),
     )
 

@@ -11,16 +11,18 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version, newest_default
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.log_evidence import LogEvidence
+from rmqtx.verdicts.model.trace_evidence import TraceEvidence
 
 #: How long the write of an op message may take after its wait.
 OP_WRITE_MS = 1_000
 #: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
 #: and clients; the text log of a broker process. Each with what must be read.
-FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
+FILES, WIRE, BROKER_LOG, TRACE = "files", "wire", "broker log", "trace"
 SOURCES: dict[str, str] = {
     FILES: "the records of the store",
     WIRE: "the running broker: -n HOST:PORT",
     BROKER_LOG: "the logs of the broker: --broker-logs DIR",
+    TRACE: "the message traces of its producers, if they write any",
 }
 
 
@@ -39,6 +41,7 @@ class StoreEvidence:
            `light_halves`: its half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the
            proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
            `has_proxy`: a proxy of 5.x has used the broker: it has the topic of the heartbeats.
+           `traces`: the message traces of producers; None if the store has none, or they were not read.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -58,6 +61,7 @@ class StoreEvidence:
     has_proxy: bool = False
     was_stopped: bool = False
     op_interval_ms: int = newest_default("transactionOpBatchInterval")
+    traces: TraceEvidence | None = None
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
 
     @property

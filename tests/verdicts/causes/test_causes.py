@@ -23,7 +23,7 @@ from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, with_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
-from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, TRACE, StoreEvidence
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import few_quick
@@ -42,6 +42,7 @@ FORGED = ("cursors-unreadable",)
 #: Causes that stores of public reports, or changed files, show: tests/field/test_field_causes.py.
 IN_FIELD = (
     "slave-deletes-topics", "slave-deletes-groups", "slave-behind-master", "group-shared-by-applications",
+    "decision-lost-on-the-way",
 )  # fmt: skip
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
 BESIDE = ("rocksdb-slave-drops",)
@@ -50,8 +51,8 @@ NO_STORE = (
     "producer-not-connected", "sent-to-half-topic", "op-queue-deleted", "proxy-loses-remoting-decision",
     "proxy-vouches-for-the-dead",
 )
-#: Causes that only a broker's log shows; stores have none. See test_broker_logs.py.
-FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
+#: Causes that a broker's log shows, and some of them a trace; stores have none. See test_broker_logs.py.
+FROM_LOGS = tuple(word for word, cause in CAUSES.items() if {BROKER_LOG} <= {*cause.shows_in} <= {BROKER_LOG, TRACE})
 #: Causes whose stores are not made yet.
 FROM_SOURCES = ("check-thread-ended", "proxy-forgot-producer")
 #: Causes that leave the same records as their rivals.
