@@ -58,7 +58,7 @@ def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int
     """
     reading = Reading(DLEDGER_ENTRIES, (), findings=list(store.findings))
     if not store.is_dledger:
-        reading.notes.append(Note(NoteKind.HOW, f"{store.root} has no DLedger log (dledger-*/data)"))
+        reading.notes.append(Note(NoteKind.WHY, f"{store.root} has no DLedger log (dledger-*/data)"))
     reading.batches = _batches(store, reading, from_offset, to_offset)
     return reading
 

@@ -138,7 +138,7 @@ def read_rocksdb_transactions(store: Store) -> Reading:
     reading = Reading(ROCKSDB_TRANSACTIONS, ())
     if not store.has(DIRECTORY):
         why = f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 do not create it"
-        reading.notes.append(Note(NoteKind.HOW, why))
+        reading.notes.append(Note(NoteKind.WHY, why))
         return reading
     found = _read(store)
     assert found.entries is not None

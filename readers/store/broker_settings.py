@@ -129,6 +129,12 @@ class BrokerSettings:
         """
         return "; ".join([self._broker(), *self._settings()])
 
+    @property
+    def version_with_reasons(self) -> str:
+        """The version or its known bounds, and what shows them: "5.1.0 or later (op messages with lists)"."""
+        reasons = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
+        return f"{self.version} ({', '.join(reasons)})" if reasons else self.version
+
     def describe_briefly(self) -> str:
         """Return the version, and how many settings are assumed."""
         assumed = sum(self.is_default(name) for name in self._shown() if name not in self.defaults)

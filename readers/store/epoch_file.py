@@ -51,7 +51,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         return
     if text is None:
         why = f"{store.root} has no {FILE_NAME}: the broker has no controller, or storePathEpochFile moved it"
-        reading.notes.append(Note(NoteKind.HOW, why))
+        reading.notes.append(Note(NoteKind.WHY, why))
         return
     lines = text.splitlines()
     entries = [match for line in lines[2:] if (match := _ENTRY.fullmatch(line.strip()))]

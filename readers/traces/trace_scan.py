@@ -9,7 +9,7 @@ import pyarrow as pa
 from rmqtx.readers.log.commit_log import record_columns, scan_segments
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.reading import Coverage, Note, NoteKind, Reading
 from rmqtx.readers.model.tables import TRACES
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
 from rmqtx.readers.traces.trace_lines import TraceLine, trace_lines
@@ -43,7 +43,11 @@ def scan_traces(
             if len(chosen):
                 yield traces_of(chosen, store.root, findings)
 
-    return Reading(TRACES, batches(), findings, coverage)
+    reading = Reading(TRACES, batches(), findings, coverage)
+    if not store.has_rocksdb_queues and topic not in store.topics():
+        why = f"{store.root} has no topic {topic}: no producer wrote a trace there"
+        reading.notes.append(Note(NoteKind.WHY, why))
+    return reading
 
 
 def traces_of(block: Block, store: str, findings: list[Finding]) -> pa.RecordBatch:

@@ -92,7 +92,7 @@ class _Parser:
         return self._tokens
 
     def _next(self, wanted: str) -> tuple[str, str]:
-        if not self._tokens:
+        if not self._tokens or self._tokens[0] == ("bracket", ")"):
             raise BadRequest(f"{self._option}: expected {wanted} at the end", advice=_HELP)
         return self._tokens.pop(0)
 

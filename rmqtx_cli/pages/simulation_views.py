@@ -98,13 +98,16 @@ class SimulationCounts:
         for batch in batches:
             self._has_rows |= batch.num_rows > 0
             for row in batch.to_pylist() if "round" in batch.schema.names else ():
-                self._rounds = max(self._rounds, row.get("round") or 0)
                 counts = self._counts.setdefault(row["configuration"], Counter())
                 if "action" in row:
                     counts[row["action"]] += 1
                 else:
                     counts.update({word: row[name] or 0 for name, word in _ROUND_COUNTS.items()})
             yield batch
+
+    def add_rounds(self, count: int) -> None:
+        """Count the rounds that were played for a store; several stores have the same number, or end earlier."""
+        self._rounds = max(self._rounds, count)
 
     def lines(self) -> Iterator[str]:
         """Counts over all rounds, one line for each configuration."""

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.verdicts.model.replicas import are_replicas
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.report.copies import put_back
 from rmqtx_cli.report.time_steps import TimeSteps
 
@@ -44,10 +45,11 @@ def _times(batch: pa.RecordBatch) -> list[Int64s]:
     """The times of the events of each kind, in the order of EVENTS."""
     copies = pc.list_flatten(batch["half_copies"])
     is_put_back = put_back(batch) & ~are_replicas(batch["half_copies"])
+    is_decided = pc.not_equal(batch["state"], State.DISCARDED)  # that time of a discarded one is the discard's
     is_first_discard = ~are_replicas(batch["discard_copies"])
     return [
         int64s(batch["half_store_time_ms"].drop_null()),
-        int64s(batch["decided_time_ms"].drop_null()),
+        int64s(batch["decided_time_ms"].filter(is_decided).drop_null()),
         int64s(pc.struct_field(copies, "store_time_ms"))[is_put_back],
         int64s(pc.struct_field(pc.list_flatten(batch["discard_copies"]), "store_time_ms"))[is_first_discard],
     ]

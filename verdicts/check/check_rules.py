@@ -89,7 +89,7 @@ def supposed_version(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) 
         return low, None
     stopped = next((stop.version for stop in stops if stop.version is not None), None)
     chosen = stopped or high or NEWEST_READ
-    known = "unknown" if low is None and high is None else settings.version
+    known = "unknown" if low is None and high is None else settings.version_with_reasons
     why = "" if stopped is None else ", by which its check is stopped"
     words = f"the rules of {dotted(chosen)} are assumed{why}; if it is another one, add --broker-version X.Y.Z"
     return chosen, f"the broker's version is {known}: {words}"

@@ -44,7 +44,8 @@ class TraceEvidence:
 
 def trace_evidence(store: Store) -> TraceEvidence | None:
     """Return the traces of a store; None if it has no trace topic, or no index that finds them."""
-    return TraceEvidence(store) if store.index_files and TRACE_TOPIC in store.topics() else None
+    has_topic = store.has_rocksdb_queues or TRACE_TOPIC in store.topics()  # queues in RocksDB are not listed there
+    return TraceEvidence(store) if store.index_files and has_topic else None
 
 
 def rows_by_id(

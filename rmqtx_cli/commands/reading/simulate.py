@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.simulation.simulation import SimulatedCheck
     from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.pages.simulation_views import SimulationCounts
 
 NAME = "simulate"
 EXAMPLES = (
@@ -161,7 +162,7 @@ def command(
     _say_begin(run, opened.stores, cursors, now_ms, voice)
     reading = Reading(schema, ())
     counted = SimulationCounts(reading.findings)
-    batches = _Simulation(run, files, changed, now_ms, reading, voice).batches(opened.stores, cursors)
+    batches = _Simulation(run, files, changed, now_ms, reading, counted, voice).batches(opened.stores, cursors)
     listing.write(counted.watching(batches), answer=counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
@@ -199,6 +200,7 @@ class _Simulation:
     changed: dict[str, str]
     now_ms: int
     reading: Reading
+    counted: SimulationCounts
     voice: Voice
 
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
@@ -232,9 +234,12 @@ class _Simulation:
                 self.voice.note(note)
             if not self.changed:
                 for simulated in found:
-                    yield from _rows(self.run, simulated, self.voice, with_name=False)
+                    yield from _rows(self.run, simulated, self.counted, self.voice, with_name=False)
                 continue
-            rows = [batch for simulated in found for batch in _rows(self.run, simulated, self.voice, with_name=True)]
+            rows = [
+                batch for simulated in found
+                for batch in _rows(self.run, simulated, self.counted, self.voice, with_name=True)
+            ]
             table = pa.Table.from_batches(rows, self.reading.schema)
             yield from table.sort_by([(name, "ascending") for name in _SORT_ORDER[self.run.show]]).to_batches()
 
@@ -321,7 +326,9 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
     return schema, view(with_store=with_store, with_configuration=with_configuration)
 
 
-def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name: bool) -> Iterator[pa.RecordBatch]:
+def _rows(
+    run: RunOptions, simulated: SimulatedCheck, counted: SimulationCounts, voice: Voice, *, with_name: bool
+) -> Iterator[pa.RecordBatch]:
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
     from rmqtx.verdicts.model.predicted import ROUNDS_MAX
     from rmqtx.verdicts.simulation.simulation import Simulated
@@ -357,4 +364,5 @@ def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name
         played.append(one)
         line = asking_line(len(played), one) if isinstance(one, AskingRound) else round_line(len(played), one)
         (voice.note if run.show is Shown.CHECKS else voice.detail)(prefix + line)
+    counted.add_rounds(len(played))
     yield from check_rows(simulated, played) if run.show is Shown.CHECKS else [round_rows(simulated, played)]
