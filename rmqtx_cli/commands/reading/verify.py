@@ -254,6 +254,8 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
+    #: The codes of which a finding has the advice of its kind.
+    usual: set[str] = field(default_factory=set)
     #: The codes of each store.
     codes: dict[str, set[str]] = field(default_factory=dict)
 
@@ -263,7 +265,9 @@ class _FindingCounts:
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
-                if advice != (KINDS[code].advice or None):
+                if advice == (KINDS[code].advice or None):
+                    self.usual.add(code)
+                else:
                     self.commands.setdefault(code, advice)
             for code, store in zip(codes, batch["store"].to_pylist(), strict=True):
                 self.codes.setdefault(store, set()).add(code)
@@ -295,10 +299,15 @@ class _FindingCounts:
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
+        sentences: dict[str, list[str]] = {}
         for code, advice in self.commands.items():
             usable = usable_advice(advice, self._stores_with(code))
-            is_command = usable == advice and advice.startswith("rmqtx ")
-            yield from next_lines(usable) if is_command else (f"advice: {usable}   # {code}",)
+            if usable == advice and advice.startswith("rmqtx "):
+                yield from next_lines(usable)
+            else:
+                sentences.setdefault(usable, []).append(code)
+        for sentence, named in sentences.items():
+            yield f"advice: {sentence}   # {', '.join(named)}"
         for store in self.damaged:
             if (instead := instead_of_salvage(store)) is not None:
                 yield f"advice: {instead}   # {escaped(store)}"
@@ -309,7 +318,7 @@ class _FindingCounts:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
         found: dict[str, list[str]] = {}
         for severity in SEVERITIES[:2]:
-            for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
+            for code in sorted(code for of, code in self.kinds if of == severity and code in self.usual):
                 if (advice := KINDS[code].advice) and not self._waits_for_log(code):
                     found.setdefault(usable_advice(advice, self._stores_with(code)), []).append(code)
         return found
