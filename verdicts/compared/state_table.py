@@ -229,8 +229,8 @@ class _TableComparison:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         yield Finding(
             self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
-            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them without a decision in "
-            "the log",
+            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them without a decision "
+            "in the log",
             actual="no file",
         )
 
