@@ -25,7 +25,7 @@ from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.finding_limits import one_by_one
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from rmqtx.readers.model.tables import HALVES
 from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
@@ -114,6 +114,10 @@ def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str
     if PREPARED_RECORDS in found.designs or (STATE_TABLE in found.designs and not asks):
         found.notes.append(
             f"{store.root}: its prepared records are never checked: brokers from 3.2 on have no check for them"
+        )
+    if not found.designs and settings.version_high is not None and not HALF_TOPIC_DESIGN.holds(settings.version_high):
+        found.notes.append(
+            f"{store.root}: no prepared record was found, and brokers before 4.3 check no other transactions"
         )
     if STATE_TABLE in found.designs and asks:
         _take_state_table(found, conf)

@@ -243,6 +243,8 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
 _SALVAGED = frozenset({"segment-gap", "segment-overlap", "start-cuts-log", "start-endless"})
 #: Where the start is not predicted, damaged bytes may end the log; a broker refuses a log file of another length.
 _MAY_END_LOG = (frozenset({"record-damaged", "start-unforeseen"}), frozenset({"segment-size", "start-refused"}))
+#: The sentences of the kinds.
+_SENTENCES = frozenset(kind.advice for kind in KINDS.values())
 #: What a log without its last files causes in the queues.
 _OF_QUEUES_BEHIND_LOG = frozenset({"start-cuts-queue", "slot-dangling", "start-skips"})
 
@@ -254,19 +256,22 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
-    #: The codes of which a finding has the advice of its kind.
-    usual: set[str] = field(default_factory=set)
+    #: The advice of the codes of which a finding has the sentence of a kind, of its own one or another.
+    usual: dict[str, str] = field(default_factory=dict)
     #: The codes of each store.
     codes: dict[str, set[str]] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches with advice that works on their stores, and count them."""
-        for batch in batches:
+        from rmqtx_cli.words.of_old_stores import fitted_rows
+
+        for unfitted in batches:
+            batch = fitted_rows(unfitted)
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
-                if advice == (KINDS[code].advice or None):
-                    self.usual.add(code)
+                if advice is None or advice in _SENTENCES:
+                    self.usual.setdefault(code, advice or "")
                 else:
                     self.commands.setdefault(code, advice)
             for code, store in zip(codes, batch["store"].to_pylist(), strict=True):
@@ -319,7 +324,7 @@ class _FindingCounts:
         found: dict[str, list[str]] = {}
         for severity in SEVERITIES[:2]:
             for code in sorted(code for of, code in self.kinds if of == severity and code in self.usual):
-                if (advice := KINDS[code].advice) and not self._waits_for_log(code):
+                if (advice := self.usual[code]) and not self._waits_for_log(code):
                     found.setdefault(usable_advice(advice, self._stores_with(code)), []).append(code)
         return found
 
