@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.old_tables.transaction_table import table_of
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.rebuild.rebuild import rebuild
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of, unpacked
@@ -107,6 +109,20 @@ def test_an_unknown_producer_group_is_no_number(tmp_path: Path) -> None:
     assert row["expected"].startswith("unknown: ")
     assert not row["advice"].startswith("rmqtx rebuild")  # a slot needs the hash of the group
     assert not any(str(1 << 40) in f"{row['expected']}{row['actual']}" for row in findings(root))
+
+
+def test_a_simulation_does_not_call_it_another_record(tmp_path: Path) -> None:
+    root, _ = _without_a_group(tmp_path)
+    store = open_store(root)
+    assert [one.actual for one in beside_tables(store, settings_of(CLEAN)(store), {}).findings] == []  # it is decided
+    (table,) = [file for file in (root / "transaction" / "statetable").iterdir() if int(file.name) == 0]
+    data = bytearray(table.read_bytes())
+    data[20:24] = PREPARED.to_bytes(4, "big")  # the state of slot 0
+    table.write_bytes(data)
+    store = open_store(root)
+    (finding,) = beside_tables(store, settings_of(CLEAN)(store), {}).findings
+    assert finding.code == "table-slot-mismatch"
+    assert str(finding.actual).startswith("unknown: ")
 
 
 def test_a_row_of_a_database_with_the_group_of_an_unreadable_one_is_unknown(tmp_path: Path) -> None:
