@@ -10,11 +10,10 @@ from rmqtx.readers.finding_kinds.old_texts import OF_PREPARED, OldTexts
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.storage.places import is_uri
+from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from rmqtx.readers.store.store import Store
 
 #: Replacements of texts of flags, for transactions whose records are those of the designs before 4.3.
 _FLAGS = {
@@ -35,9 +34,14 @@ def has_only_prepared(root: str | None) -> bool:
     return _facts_of(root)[0]
 
 
-def have_only_prepared(stores: Sequence[Store]) -> bool:
+def have_only_prepared(roots: Sequence[str]) -> bool:
     """Whether there are stores, and the transactions of all of them are prepared records."""
-    return bool(stores) and all(has_only_prepared(store.root) for store in stores)
+    return bool(roots) and all(map(has_only_prepared, roots))
+
+
+def copies_text(number: int, *, is_prepared: bool) -> str:
+    """A number of half copies, or of prepared records."""
+    return count(number, "prepared record") if is_prepared else count(number, "half copy", "half copies")
 
 
 def is_before_half_topics(root: str | None) -> bool:

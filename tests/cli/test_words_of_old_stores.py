@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx_cli.words.exit_status import DONE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge import damage
@@ -96,6 +97,19 @@ def test_a_flag_is_explained_by_the_records_of_the_design(rmqtx: Run, tmp_path: 
     result = rmqtx("show", case, "--store", root)
     assert "both a COMMIT and a ROLLBACK record name it" in result.out
     assert not LATER.search(result.out + result.err)
+
+
+def test_records_are_counted_by_their_own_name(rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path) -> None:
+    root = corpus_store("prepared-3.2.6")
+    found = rmqtx("diagnose", "--store", root)
+    assert " prepared records, sent" in found.out
+    assert "half cop" not in found.out
+    assert rmqtx("report", root, "-o", tmp_path / "page.html").status == DONE
+    page = (tmp_path / "page.html").read_text()
+    assert "both a COMMIT and a ROLLBACK record name it" in page
+    assert " prepared records, sent" in page
+    later = rmqtx("diagnose", "--store", corpus_store("fifteen-4.9.7"))
+    assert "half cop" in later.out
 
 
 def test_later_designs_keep_their_words(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
