@@ -19,6 +19,7 @@ class Kind:
     """A kind of finding: its severity, what was found, the effect on transactions, and what to do.
 
     `hides_records`: the place of the finding may contain records that were not read, or were read under a wrong name.
+    `old_meaning`: the effect with a broker before 4.3, if it is another one.
     """
 
     severity: Severity
@@ -26,3 +27,4 @@ class Kind:
     meaning: str
     advice: str = ""
     hides_records: bool = False
+    old_meaning: str | None = None

@@ -81,12 +81,14 @@ KINDS: dict[str, Kind] = {
         "its content is read as far as possible; brokers from 4.5.1 on refuse to start with this file",
         "replace the file from a backup or a slave before the broker starts",
         hides_records=True,
+        old_meaning="its content is read as far as possible; the broker loads neither this file nor any later one",
     ),
     "stray-file": Kind(
         Severity.WARNING,
         "a file that does not belong in this directory",
         "it is skipped; brokers from 4.5.1 on refuse to start while it is there",
         "move the file out of the directory before the broker starts",
+        old_meaning="it is skipped; if its length is another one, the broker loads no file whose name comes later",
     ),
     "segment-misnamed": Kind(
         Severity.ERROR,

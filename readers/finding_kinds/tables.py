@@ -48,18 +48,19 @@ KINDS: dict[str, Kind] = {
     "table-slot-unproved": Kind(
         Severity.WARNING,
         "a slot in state COMMIT or ROLLBACK, although no record in the log ended its transaction",
-        "by the log it is pending; the broker does not check it, and a committed message may have been delivered",
+        "whether it was committed or rolled back is unknown: it is UNDECIDABLE; the broker does not check it, and a "
+        "committed message may have been delivered",
         "look for the lost part of the log in a backup or on a slave",
     ),
     "table-slot-missing": Kind(
         Severity.ERROR,
-        "an open prepared record that is not in the state table",
+        "a prepared record without a decision in the log that is not in the state table",
         "the broker never checks it",
         "rmqtx rebuild statetable writes the table again",
     ),
     "table-unanswerable": Kind(
         Severity.ERROR,
-        "an open prepared record whose slot has another number than the record",
+        "a prepared record without a decision in the log whose slot has another number than the record",
         "the broker checks it without end and refuses each answer: its table was rebuilt after a crash",
         "rmqtx rebuild statetable gives the record the slot with its own number",
     ),
@@ -123,7 +124,7 @@ KINDS: dict[str, Kind] = {
     ),
     "table-row-missing": Kind(
         Severity.NOTE,
-        "open prepared records that are not in the database table",
+        "prepared records without a decision in the log that are not in the database table",
         "the table is older than they are, or they were never inserted: they are pending",
     ),
     "table-row-expired": Kind(

@@ -68,7 +68,7 @@ KINDS: dict[str, Kind] = {
     ),
     "logs-share-ids": Kind(
         Severity.ERROR,
-        "transactions of two unrelated logs with one id",
+        "transactions of two logs with one id",
         "an id of the designs before 4.3 is only the address of a broker and a place in its log, and the brokers of "
         "both logs had one address: given together, these transactions are UNDECIDABLE",
         "give each of the stores alone",

@@ -6,7 +6,7 @@ it has transactions in the half topic and in RocksDB. If there is no evidence, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from rmqtx.readers.log.commit_log import last_with_data, written_bytes
@@ -104,6 +104,16 @@ def designs_of(store: Store) -> list[SeenDesign]:
         why = f"consumequeue/{ROCKSDB_HALF_TOPIC}" if has_rocksdb_queue else f"records of {ROCKSDB_HALF_TOPIC}"
         found.append(SeenDesign(ROCKSDB, f"the store has {why}"))
     return found
+
+
+def has_only_prepared(store: Store) -> bool:
+    """Whether a store shows designs before 4.3, and no other."""
+    return are_before_half_topics([seen.word for seen in designs_of(store)])
+
+
+def are_before_half_topics(designs: Collection[str]) -> bool:
+    """Whether all transactions of a store are of designs before 4.3, without half queue and cursors."""
+    return bool(designs) and set(designs) <= {STATE_TABLE, PREPARED_RECORDS}
 
 
 def _half_queue(store: Store) -> tuple[bool, int]:

@@ -17,7 +17,7 @@ from rmqtx.readers.model.java_hashes import java_hash
 
 #: Rows of `OldRecords.values`.
 _OFFSET, _LENGTH, _SECONDS, _NUMBER, _TYPE, _PREPARED_OFFSET, _HASH = range(7)
-#: No producer group: a state table does not contain such records.
+#: No producer group, or none that can be read: the hash that the slot of the record has is unknown.
 NO_HASH = 1 << 40
 UNDECIDED = 0
 
@@ -100,7 +100,7 @@ class OldRecords:
 
     @property
     def group_hashes(self) -> Int64s:
-        """Java hash of the producer group, or NO_HASH."""
+        """Java hash of the producer group; NO_HASH, which is the hash of no text, if the group is unknown."""
         return self._row(_HASH)
 
     @cached_property

@@ -28,7 +28,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row of `findings`. Units: bytes. `meaning` and `advice` override the texts of the kind."""
+    """One row of `findings`. Units: bytes. `title`, `meaning` and `advice` override the texts of the kind."""
 
     store: str
     code: str
@@ -40,6 +40,7 @@ class Finding:
     actual: str | None = None
     meaning: str | None = None
     advice: str | None = None
+    title: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -64,7 +65,7 @@ class Finding:
         if shown:
             detail = f" ({', '.join(shown)})"
         meaning = self.meaning or self.kind.meaning
-        return f"{self.kind.severity}: {self.code}: {where}: {self.kind.title}{detail}: {meaning}"
+        return f"{self.kind.severity}: {self.code}: {where}: {self.title or self.kind.title}{detail}: {meaning}"
 
 
 def findings_table(findings: list[Finding]) -> pa.Table:

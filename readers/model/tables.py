@@ -256,7 +256,10 @@ TRANSACTIONS = pa.schema(
         column("keys", pa.string(), "business keys"),
         column("born_time_ms", pa.int64(), "producer clock when the message was created"),
         column("half_store_time_ms", pa.int64(), "broker clock at the first half copy"),
-        column("decided_time_ms", pa.int64(), "broker clock at the record that decided or discarded it; null while it is open"),
+        column(
+            "decided_time_ms", pa.int64(),
+            "broker clock at the record that decided or discarded it; null while it is open",
+        ),
         column("checks_count", pa.int32(), "checks made, the highest count of any copy; null if none are counted"),
         column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
         column("op_marks", OP_MARK, "every op mark, or ROLLBACK record, that settles one of its copies"),

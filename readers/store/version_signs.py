@@ -73,7 +73,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in _OLD_MARKS.items():
         if store.has(*name.split("/")):
             yield since, name
-    if store.size_bytes("lock"):  # rmqtx leaves an empty lock in a store that had none
+    if store.size_bytes("lock"):  # an empty one is that of rmqtx
         yield STORE_LOCK.since, "lock"
     for file in CURSOR_FILES:
         if file.written_since and store.has("config", file.name):

@@ -39,7 +39,7 @@ def require_not_mapped(store: Store, processes: Path = _PROCESSES) -> None:
         try:
             text = (directory / "maps").read_text(errors="replace")
         except PermissionError:
-            if _command(directory) == "java":
+            if command_of(directory) == "java":
                 hidden.append(directory.name)
             continue
         except OSError:  # it has ended meanwhile
@@ -73,7 +73,8 @@ def _mapped(text: str) -> Iterator[_Identity]:
         yield int(major, 16), int(minor, 16), int(parts[4])
 
 
-def _command(directory: Path) -> str:
+def command_of(directory: Path) -> str:
+    """Return the name of a process's program, by its directory in /proc; empty if it is unknown."""
     try:
         return (directory / "comm").read_text(errors="replace").strip()
     except OSError:

@@ -23,7 +23,7 @@ from rmqtx.repairs.changes.file_operations import FileOperations
 from rmqtx.repairs.changes.fingerprints import fingerprint
 from rmqtx.repairs.changes.in_progress_mark import commands_to_finish, put_mark, remove_mark, require_nothing_begun
 from rmqtx.repairs.changes.interruption import Interrupted
-from rmqtx.repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.repairs.changes.store_lock import has_new_lock, leave_no_lock, store_locked, store_shared
 from rmqtx.repairs.changes.undo_differences import differences_since, times_of
 from rmqtx.repairs.changes.undo_files import (
     APPLIED,
@@ -58,7 +58,9 @@ def execute(
     with store_locked(place):
         require_nothing_begun(place)
         edits = planned(change_set, place)
-        write_undo_file(file, place, edits, fingerprint(place, edits), files, about, receipts)
+        write_undo_file(
+            file, place, edits, fingerprint(place, edits), files, about, receipts, has_new_lock=has_new_lock(place)
+        )
         with _locked(file):
             undo_file = read_undo_file(file)
             _apply_or_revert(undo_file, place, files, forward=True)
@@ -133,6 +135,8 @@ def _undo_or_resume(
                 _apply_or_revert(undo_file, place, files, forward=forward)
             else:
                 remove_mark(place, undo_file, files)
+            if undo_file.has_new_lock:  # an interrupted change leaves the lock
+                leave_no_lock(place)
     return undo_file
 
 

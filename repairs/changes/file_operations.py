@@ -129,8 +129,8 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def open_lock_file(path: Path) -> int:
-    """Open a store's `lock`, creating it if it is missing, and return the descriptor.
+def open_lock_file(path: Path) -> tuple[int, bool]:
+    """Open a store's `lock`, creating it if it is missing; return the descriptor, and whether the file is new.
 
     Brokers from 4.0 write "lock" into it, older brokers have none: the file that rmqtx creates is empty, so that it is
     not taken for a broker's.
@@ -139,10 +139,13 @@ def open_lock_file(path: Path) -> int:
     """
     with writing(path):
         try:
-            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
         except FileNotFoundError:
             pass
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:  # another process has made it meanwhile; a link stays refused
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
         try:
             attributes = attributes_of_new(path.parent)
             os.fchmod(descriptor, attributes.mode)
@@ -151,7 +154,7 @@ def open_lock_file(path: Path) -> int:
         except OSError:
             os.close(descriptor)
             raise
-        return descriptor
+        return descriptor, True
 
 
 def attributes_of(path: Path) -> Attributes:

@@ -3,6 +3,9 @@
 A broker takes an exclusive POSIX lock on byte 0 of `lock` at its start, after recovery of its log, and keeps it until
 it ends. The lock of rmqtx conflicts with it, but belongs to the open file (Linux, F_OFD_SETLK): a POSIX lock is
 released as soon as the process closes any other descriptor of the file, which every reading of the store does.
+
+A store that had no `lock` (copies, brokers before 4.0) has none again afterwards, unless another process has opened it
+meanwhile: a broker opens the file when it begins to start, and locks it later.
 """
 
 from __future__ import annotations
@@ -14,17 +17,23 @@ import stat
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rmqtx.readers.model.errors import NotAStore, StoreInUse, UnwritableFile
-from rmqtx.readers.store.store import OWN_LOCKS, lock_holder
+from rmqtx.readers.store.store import OWN_LOCKS, OWN_PREFIX, lock_holder
+from rmqtx.repairs.changes.brokers_without_lock import command_of
 from rmqtx.repairs.changes.file_operations import open_lock_file
 
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_PROCESSES = Path("/proc")
+#: How often a lock is opened again that its maker removed meanwhile.
+_TRIES = 5
 _guard = threading.RLock()
 _held: dict[tuple[int, int], int] = {}
+#: Locks held by this process, of stores that had none before.
+_new: set[tuple[int, int]] = set()
 
 
 @contextmanager
@@ -68,45 +77,144 @@ def store_shared(root: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
+def has_new_lock(root: str | os.PathLike[str]) -> bool:
+    """Whether a store, which this process has locked, had no `lock` before."""
+    with _guard:
+        return _known(Path(os.path.realpath(root)) / "lock") in _new
+
+
+def leave_no_lock(root: str | os.PathLike[str]) -> None:
+    """Have the `lock` of a store, which this process has locked, removed with its release.
+
+    One with content stays: a broker from 4.0 on has written it.
+    """
+    place = Path(os.path.realpath(root)) / "lock"
+    with _guard:
+        identity = _known(place)
+        if identity is not None and not place.stat().st_size:
+            _new.add(identity)
+
+
 def _known(place: Path) -> tuple[int, int] | None:
     """Identity of a lock that this process already holds; None if it does not."""
     try:
-        status = place.stat()
+        identity = _identity_of(place.stat())
     except OSError:
         return None
-    identity = (status.st_dev, status.st_ino)
     return identity if identity in _held else None
 
 
-def _open_to_read(place: Path) -> int:
+def _open_to_read(place: Path) -> tuple[int, bool]:
     try:
-        return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
     except OSError as error:
         raise UnwritableFile(f"cannot open {place}: {error.strerror}", file=place) from error
 
 
 @contextmanager
-def _locked(place: Path, opened: Callable[[Path], int], kind: int) -> Iterator[None]:
-    descriptor = opened(place)
+def _locked(place: Path, opened: Callable[[Path], tuple[int, bool]], kind: int) -> Iterator[None]:
+    descriptor, is_new = _opened_and_taken(place, opened, kind)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnwritableFile(
-                f"{place} is not a file, so it is not a broker's lock", file=place, advice="remove it"
-            )
-        _take(descriptor, place, kind)
-        status = os.fstat(descriptor)
-        identity = (status.st_dev, status.st_ino)
+        identity = _identity_of(os.fstat(descriptor))
         with _guard:
             _held[identity] = 1
             OWN_LOCKS.add(identity)
+            if is_new:
+                _new.add(identity)
         try:
             yield
         finally:
             with _guard:
                 del _held[identity]
                 OWN_LOCKS.discard(identity)
+                is_new = identity in _new
+                _new.discard(identity)
+            if is_new:
+                _remove(place, identity)
     finally:
         os.close(descriptor)
+
+
+def _opened_and_taken(
+    place: Path, opened: Callable[[Path], tuple[int, bool]], kind: int
+) -> tuple[int, bool]:
+    """Return the descriptor of the lock, which is held, and whether the file is new.
+
+    Raises: StoreInUse, UnwritableFile.
+    """
+    for _ in range(_TRIES):
+        descriptor, is_new = opened(place)
+        try:
+            _require_file(descriptor, place)
+            _take(descriptor, place, kind)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if _is_at(place, _identity_of(os.fstat(descriptor))):
+            return descriptor, is_new
+        os.close(descriptor)  # another rmqtx process has removed it since
+    raise StoreInUse(
+        f"{place.parent} is in use: other processes make and remove its lock", file=place.parent,
+        advice="wait until the other rmqtx process has ended",
+    )
+
+
+def _require_file(descriptor: int, place: Path) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise UnwritableFile(
+            f"{place} is not a file, so it is not a broker's lock", file=place, advice="remove it"
+        )
+
+
+def _remove(place: Path, identity: tuple[int, int]) -> None:
+    """Remove a lock that is held and was new, unless another process has it open.
+
+    That process could lock it later without any other process noticing it. The file is moved first, so that none opens
+    it in between.
+    """
+    aside = place.with_name(f"{OWN_PREFIX}lock-{os.getpid()}")
+    with suppress(OSError):
+        if not _is_at(place, identity) or place.stat().st_size:
+            return
+        place.rename(aside)
+        try:
+            if _may_be_open_elsewhere(identity):
+                place.hardlink_to(aside)
+        finally:
+            aside.unlink()
+
+
+def _may_be_open_elsewhere(identity: tuple[int, int]) -> bool:
+    """Whether another process of this machine has a lock open; also where that cannot be found out."""
+    if not _PROCESSES.is_dir():
+        return True
+    for process in _PROCESSES.iterdir():
+        if not process.name.isdecimal() or int(process.name) == os.getpid():
+            continue
+        try:
+            files = list((process / "fd").iterdir())
+        except PermissionError:
+            if command_of(process) == "java":
+                return True
+            continue
+        except OSError:  # it has ended meanwhile
+            continue
+        for file in files:
+            with suppress(OSError):
+                if "lock" in str(file.readlink()) and _identity_of(file.stat()) == identity:
+                    return True
+    return False
+
+
+def _is_at(place: Path, identity: tuple[int, int]) -> bool:
+    try:
+        return _identity_of(place.stat()) == identity
+    except OSError:
+        return False
+
+
+def _identity_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _take(descriptor: int, place: Path, kind: int) -> None:

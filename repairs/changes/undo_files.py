@@ -100,7 +100,7 @@ class UndoFile:
     Shape: `root`: the store's directory when the file was made; `first_record`: digest of the first record of its log,
            None where it had none; `about`: lines for people; `receipts`: ids of the receipts of the changes; `times`:
            times of the changed files after the last state that completed something, by path; `end_bytes`: position of
-           the next state.
+           the next state; `has_new_lock`: the store had no file `lock` before the change.
     """
 
     path: Path
@@ -119,6 +119,7 @@ class UndoFile:
     times: dict[str, int] = field(default_factory=dict)
     end_bytes: int = 0
     chain: bytes = b""
+    has_new_lock: bool = False
 
     def mark(self, state: str, files: FileOperations, times: Mapping[str, int] | None = None) -> None:
         """Append a state; it is on disk when this returns.
@@ -139,7 +140,7 @@ class UndoFile:
 
 def write_undo_file(
     path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str] = (), receipts: Sequence[str] = (),
+    about: Sequence[str] = (), receipts: Sequence[str] = (), *, has_new_lock: bool = False,
 ) -> None:
     """Write the plan part; the file gets its name only when all of it is on disk.
 
@@ -155,7 +156,7 @@ def write_undo_file(
         if unfinished.exists():  # of an attempt that changed nothing
             files.remove(unfinished)
         try:
-            _write_plan(unfinished, root, edits, prints, files, about, receipts)
+            _write_plan(unfinished, root, edits, prints, files, about, receipts, has_new_lock=has_new_lock)
             files.rename(unfinished, path)
         except RmqtxError:
             with contextlib.suppress(OSError):
@@ -182,14 +183,14 @@ def _directory_locked(directory: Path) -> Iterator[None]:
 
 def _write_plan(
     path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str], receipts: Sequence[str],
+    about: Sequence[str], receipts: Sequence[str], *, has_new_lock: bool,
 ) -> None:
     files.create(path, 0)
     writer = FrameWriter(path, files)
     head = {
         "undo_id": secrets.token_hex(8), "root": str(root), "first_record": first_record_of(root),
         "about": list(about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
-        "receipts": list(receipts),
+        "receipts": list(receipts), "has_new_lock": has_new_lock,
     }  # fmt: skip
     writer.frame(HEAD, _json(head))
     writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in prints]), 1))
@@ -303,7 +304,7 @@ def _head(path: Path, values: dict[str, Any]) -> UndoFile:
     return UndoFile(
         path, values["undo_id"], values["root"], values["first_record"], tuple(values["about"]), values["made_by"],
         values["who"], values["made_time_ms"], tuple(dict.fromkeys(receipts)), [], [],
-        state_time_ms=values["made_time_ms"],
+        state_time_ms=values["made_time_ms"], has_new_lock=bool(values["has_new_lock"]),
     )
 
 

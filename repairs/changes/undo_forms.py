@@ -29,6 +29,7 @@ HEAD_FORM = JsonForm(
             needed("undo_id", _TEXT), needed("root", _PATH), pa.field("first_record", _TEXT),
             needed("about", list_of(_TEXT)), needed("made_by", _TEXT), needed("who", _TEXT),
             needed("made_time_ms", _WHOLE), pa.field("receipts", list_of(_TEXT)),
+            pa.field("has_new_lock", pa.bool_()),
         ]
     ),
 )
@@ -76,13 +77,14 @@ _HAS = {
 
 
 def head_of(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the head of an undo file; `receipts` is None in files of versions that did not write the field.
+    """Return the head of an undo file; `receipts` and `has_new_lock` are None in files of versions without the field.
 
     Raises: BadText.
     """
     found = parsed(content, str(path), _NAME)
     if isinstance(found, dict):
         found.setdefault("receipts", None)
+        found.setdefault("has_new_lock", None)
     values: dict[str, Any] = HEAD_FORM.check(found, str(path))
     if not _UNDO_ID.fullmatch(values["undo_id"]):
         raise HEAD_FORM.bad(str(path), "undo_id", "16 hexadecimal digits", shown(values["undo_id"]))

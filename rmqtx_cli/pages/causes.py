@@ -10,6 +10,7 @@ from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
+from rmqtx_cli.words.of_old_stores import copies_text, has_only_prepared
 from rmqtx_cli.words.text import count, escaped, grouped
 from rmqtx_cli.words.times import time_text
 
@@ -129,7 +130,7 @@ def amount_text(row: Mapping[str, Any]) -> str:
     """How many transactions and half copies, and from when to when."""
     copies = row["half_copies_count"]
     parts = [count(row["transactions_count"], "transaction")]
-    parts += [count(copies, "half copy", "half copies")] if copies else []
+    parts += [copies_text(copies, is_prepared=has_only_prepared(row["store"]))] if copies else []
     first, last = row["first_time_ms"], row["last_time_ms"]
     if first is None:
         return ", ".join(parts)

@@ -20,6 +20,7 @@ from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
+from rmqtx_cli.words.of_old_stores import flag_text, has_only_prepared
 from rmqtx_cli.words.text import escaped
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def facts_of(
     """
     yield "why", transaction["reason"]
     for flag in transaction["flags"]:
-        yield "flag", f"{flag}: {FLAGS.get(flag, '')}"
+        text = flag_text(flag, FLAGS.get(flag, ""), is_prepared=has_only_prepared(transaction["store"]))
+        yield "flag", f"{flag}: {text}"
     advice = transaction["advice"]
     yield "advice", f"{advice}: {advice_sentence(advice, transaction['state'])}"
     if age:

@@ -84,11 +84,14 @@ class SimulationCounts:
     """Counts of the rows of a simulation as they pass, by configuration; of SIMULATED_TRANSACTIONS only whether it has
     rows.
 
-    `findings`: those of the simulation, which are complete when all rows have passed.
+    `findings`: those of the simulation, which are complete when all rows have passed. `has_half_queues`: whether the
+    check of one of the stores reads half messages.
     """
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Finding], *, has_half_queues: bool = True) -> None:
         self._findings = findings
+        reached = "the check reaches no open half message"
+        self._nothing = reached if has_half_queues else "no open transaction is checked"
         self._counts: dict[str, Counter[str]] = {}
         self._rounds = 0
         self._has_rows = False
@@ -114,7 +117,7 @@ class SimulationCounts:
         rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
         if not self._has_rows:
             is_unknown = any(finding.code == "undecidable" for finding in self._findings)
-            yield "what the check does is unknown" if is_unknown else "the check reaches no open half message"
+            yield "what the check does is unknown" if is_unknown else self._nothing
         for name, counts in self._counts.items():
             prefix = f"{name}: " if len(self._counts) > 1 else ""
             done = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "nothing done"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.cursors.rocksdb_cursors import cursor_databases
 from rmqtx.readers.log.commit_log import written_end_offset
-from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
+from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, are_before_half_topics, designs_of
 from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -31,6 +31,7 @@ from rmqtx.verdicts.deadlines.possible_starts import refused_by_all
 from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.words.of_old_stores import has_only_prepared
 from rmqtx_cli.words.text import count, escaped, size
 
 if TYPE_CHECKING:
@@ -96,10 +97,10 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     end, size_bytes = _log_end(store)
     seen = designs_of(store)
     words = [design.word for design in seen]
-    findings += cursors.findings if not is_older(words) else []  # older designs have no cursors
+    findings += cursors.findings if not are_before_half_topics(words) else []  # older designs have no cursors
     claims = log_claims(store, cursors)
     findings += agreement_findings(store, claims)
-    if not is_older(words):
+    if not are_before_half_topics(words):
         derived = derived_findings(store, cursors.half, has_halves=False)
         beyond = [one for one in derived if one.code == "cursor-beyond-end"]
         findings += still_beyond(store, settings, beyond, is_cut=False)
@@ -255,7 +256,7 @@ def _trust(
         yield "the check's cursor is unknown: transactions that depend on it are UNDECIDABLE"
     if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
         yield "the queues are in RocksDB: rmqtx pending reads the whole log"
-    elif is_older(designs):
+    elif are_before_half_topics(designs):
         yield "prepared records are in no queue: rmqtx pending reads the whole log"
     elif half_max is None:
         yield "no half queue: rmqtx pending reads the whole log"
@@ -324,7 +325,7 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
         f"queues      {count(row['queues_count'], 'queue')} of {count(row['topics_count'], 'topic')}; "
         f"{count(row['index_files_count'], 'index file')}"
     )
-    if not is_older(row["designs"]):
+    if not are_before_half_topics(row["designs"]) and not has_only_prepared(row["store"]):
         half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
         yield f"half queue  {half}"
         yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
@@ -343,11 +344,6 @@ def _discarded(row: dict[str, Any]) -> str:
     if ROCKSDB_DESIGN not in row["designs"]:
         return str(copies)
     return f"{count(copies, 'copy', 'copies')}; what RocksDB drops has no copy: rmqtx audit lists it"
-
-
-def is_older(designs: Sequence[str]) -> bool:
-    """Whether all transactions of a store are of designs before 4.3, without half queue and cursors."""
-    return bool(designs) and set(designs) <= {STATE_TABLE, PREPARED_RECORDS}
 
 
 def _queue(first: int | None, end: int | None, following: int | None, lag: int | None) -> str:

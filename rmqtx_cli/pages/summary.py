@@ -27,6 +27,7 @@ from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, Harms
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.of_old_stores import copies_text, flag_text, have_only_prepared
 from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
@@ -267,14 +268,16 @@ class Summary:
         states; if it is before the end of a store, counter and queues of the store have later values.
         """
         damaged = self.damaged(findings)
+        is_prepared = have_only_prepared([store.root for store in stores])
         for flag in FLAGS:
             if self.flags[flag]:
-                yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
+                text = flag_text(flag, FLAGS[flag], is_prepared=is_prepared)
+                yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {text}"
         yield from self.store_lines([store for store in stores if not _is_past(store, at_ms)], damaged)
         if self.transactions_count:
             times = self.half_copies_count / self.transactions_count
             yield (
-                f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
+                f"{copies_text(self.half_copies_count, is_prepared=is_prepared)} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
 

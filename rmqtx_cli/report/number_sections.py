@@ -12,6 +12,7 @@ from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Tabl
 from rmqtx_cli.report.drawings import ages_drawing, latency_lane, latency_scale, share_lane, timeline_drawing
 from rmqtx_cli.report.pending_ages import CLASSES
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.of_old_stores import flag_text, have_only_prepared
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import time_text
 
@@ -40,7 +41,9 @@ def states_section(found: Gathered) -> Section:
     heads = [Head("state"), Head("transactions", True), Head("share", True), Head("part of all"), Head("meaning")]
     parts: list[Part] = [Table("Transactions by state", heads, rows, is_prose=True)] if rows else []
     parts += [] if rows else [Paragraph("No transaction found.")]
-    if flagged := [[flag, grouped(summary.flags[flag]), stored(summary.examples[flag]), meaning]
+    is_prepared = have_only_prepared(found.facts.names)
+    if flagged := [[flag, grouped(summary.flags[flag]), stored(summary.examples[flag]),
+                    flag_text(flag, meaning, is_prepared=is_prepared)]
                    for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
         heads = [Head("flag"), Head("transactions", True), Head("example"), Head("meaning")]
         parts.append(Table("Flags: what is unusual", heads, flagged, is_prose=True))

@@ -103,7 +103,9 @@ class Voice:
         is_left_out = self.quiet and not group[0].is_error
         if is_left_out or (severity is Severity.NOTE and not self.verbose):
             return
+        from rmqtx_cli.words.of_old_stores import fitted
+
         for finding in group if self.verbose else group[:1]:
-            line(f"rmqtx: {finding.line()}")
+            line(f"rmqtx: {fitted(finding).line()}")
         if len(group) > 1 and not self.verbose:
             line(f"rmqtx: {severity}: {group[0].code}: {count(len(group) - 1, 'more place')} (--verbose shows all)")

@@ -272,3 +272,34 @@ def test_a_second_act_sees_the_broker_of_the_first(
     assert rmqtx("rollback", other, "--store", first, "--to", second, *words).status == DONE
     wrong = rmqtx("rollback", other, "--store", first, "--to", tmp_path / "third", *words[:-1], "5.5.0")
     assert wrong.status == REFUSED_BY_GUARD
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [
+        ("statetable-3.1.4", "3.1.4"), ("prepared-3.2.6", "3.2.6"), ("prepared-4.2.0", "4.2.0"),
+        ("common-4.3.0", "4.3.0"), (NAME, "5.3.3"), ("rocksdb-5.4.0", "5.4.0"),
+    ],
+)  # fmt: skip
+def test_an_act_and_its_undo_leave_the_names_and_bytes_that_were_there(
+    rmqtx: Run, tmp_path: Path, name: str, version: str
+) -> None:
+    root = corpus.unpack(name, tmp_path / "store")
+    (root / "lock").unlink(missing_ok=True)  # as in a copy
+    before = contents(root)
+    waiting = [row["transaction_id"] for row in audited(name) if row["state"] == "PENDING"]
+    of_broker = ("--broker-version", version)
+    undo_file = tmp_path / "undo"
+    in_place = ("--store", root, "--in-place", "--undo", undo_file, *of_broker, "--yes")
+    result = rmqtx("commit", "no-such-transaction", *in_place)
+    assert result.status == NO_SUCH_TRANSACTION
+    assert contents(root) == before
+    overrides = ("--reason", "test", "--override", "immunity", "--override", "op-in-memory")
+    result = rmqtx("commit", waiting[0], *in_place, *overrides)
+    assert result.status == DONE, result.err
+    acted = contents(root)
+    assert acted.keys() - before.keys() <= {"abort", "rocksdbstore"} | {
+        one for one in acted if one.startswith("consumequeue")
+    }
+    result = rmqtx("undo", undo_file, "--yes")
+    assert result.status == DONE, result.err
+    assert contents(root) == before

@@ -154,8 +154,8 @@ def test_after_a_kill_the_next_start_is_predicted() -> None:
     refused = sum(one["answered_after_restart"] is False for one in asked)
     assert row["code"] == "table-remade"
     assert row["actual"] == (
-        f"{len(asked)} slots, numbered from 0: {refused} open ones with another number than in their records, "
-        "0 decided ones; 0 open transactions get no slot"
+        f"{len(asked)} slots, numbered from 0: {refused} without a decision in the log and with another number than in "
+        "their records, 0 decided ones; 0 transactions without a decision in the log get no slot"
     )
     assert refused
 
@@ -241,7 +241,7 @@ def test_a_store_without_its_table_says_that_nobody_will_be_asked(tmp_path: Path
         path.unlink()
     (row,) = findings(root)
     assert row["code"] == "table-missing"
-    assert "16 of them open" in row["expected"]
+    assert "16 of them without a decision in the log" in row["expected"]
 
 
 def test_garbage_is_accounted_for(tmp_path: Path) -> None:

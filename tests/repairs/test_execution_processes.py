@@ -150,3 +150,27 @@ def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) ->
     assert sum("already exists" in text for text in said) == 3
     assert undo(kept).root == str(changed[0])
     assert snapshot(changed[0]) == before
+
+
+@pytest.mark.parametrize("act", [undo, resume])
+def test_the_lock_that_a_killed_process_made_is_removed_by_the_next(
+    store: Path, kept: Path, act: Callable[..., object]
+) -> None:
+    (store / "lock").unlink()
+    before = snapshot(store)
+    command = [sys.executable, "-c", KILLED, str(store), str(kept)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        for _ in range(4):
+            assert process.stdout.readline()
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+        process.kill()
+    assert kept.exists()
+    assert (store / "lock").exists()
+    act(kept)
+    assert not (store / "lock").exists()
+    assert (snapshot(store) == before) == (act is undo)
+    undo(kept)
+    assert snapshot(store) == before

@@ -105,7 +105,6 @@ def test_what_is_entered_is_what_the_broker_itself_had_entered(
         medium = medium_of(root, "3.1.4", Destination(undo_file=tmp_path / action))
         assert [receipt.outcome for receipt in act(medium, journal, {name: action})] == ["proved"]
     made = content(root)
-    assert made.pop("lock") == b""
     made.pop("checkpoint")
     assert made == {name: data for name, data in whole.items() if name != "checkpoint"}
 
@@ -163,14 +162,13 @@ def test_undo_takes_it_back(name: str, tmp_path: Path, journal: Journal) -> None
     receipts = act(medium_of(root, version, Destination(undo_file=tmp_path / "undo")), journal, orders)
     assert {receipt.outcome for receipt in receipts} == {"proved"}, receipts[0].notes
     after = content(root)
-    changed = {file.split("/")[0] for file, data in after.items() if before.get(file) != data} - {"lock"}
+    changed = {file.split("/")[0] for file, data in after.items() if before.get(file) != data}
     told = set() if "abort" in before else {"consumequeue"} if version == "3.1.4" else {"abort"}
     tables = {"transaction"} if version == "3.1.4" else set()
     assert changed == {"commitlog", *told, *tables}
     assert log_end(open_store(root)).offset > end
     undo(tmp_path / "undo", root)
     undone = content(root)
-    assert undone.pop("lock", b"") == before.pop("lock", b"")
     assert undone == before
 
 
@@ -272,7 +270,6 @@ def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: P
     assert not [code for code, _ in grave if code.startswith(("slot-", "queue-"))]
     undo(tmp_path / "undo", root)
     undone = content(root)
-    assert undone.pop("lock", b"") == before.pop("lock", b"")
     assert undone == before
 
 

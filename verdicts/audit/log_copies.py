@@ -41,8 +41,13 @@ _RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
 _SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
 _DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
 _TORN = "{root} is damaged there: the properties of a record are torn, those of the same record in {other} are whole"
-#: The reason of a transaction with records in unrelated logs, the columns with its records, and all that are needed.
-_SHARED_ID, _EVIDENCE = "id_of_several_logs", ("half_copies", "op_marks", "final_records")
+#: The reasons of a transaction with records in several logs, the columns with its records, and all that are needed.
+_SHARED_ID, _UNCOMPARED_ID = "id_of_several_logs", "id_of_uncompared_logs"
+_EVIDENCE = ("half_copies", "op_marks", "final_records")
+_UNCOMPARED_MEANING = (
+    "an id of the designs before 4.3 is only the address of a broker and a place in its log; the two logs have no part "
+    "in common, so whether one broker wrote both is unknown: given together, these transactions are UNDECIDABLE"
+)
 NEEDED_OF_SHARED = ("reason_code", *_EVIDENCE)
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
@@ -323,26 +328,29 @@ def with_log_copies(
 
 
 class _SharedIds:
-    """Counts the transactions with records in several unrelated logs, row by row."""
+    """Counts the transactions with records in several logs that are not known to be copies, row by row."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._counts: Counter[tuple[bool, tuple[str, ...]]] = Counter()
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Count those among some rows of TRANSACTIONS, by their stores."""
         if not set(NEEDED_OF_SHARED) <= set(rows.schema.names):
             return
-        for row in rows.filter(pc.equal(rows["reason_code"], _SHARED_ID)).select(_EVIDENCE).to_pylist():
-            self._counts[tuple(sorted({one["store"] for name in _EVIDENCE for one in row[name]}))] += 1
+        for code in (_SHARED_ID, _UNCOMPARED_ID):
+            for row in rows.filter(pc.equal(rows["reason_code"], code)).select(_EVIDENCE).to_pylist():
+                roots = tuple(sorted({one["store"] for name in _EVIDENCE for one in row[name]}))
+                self._counts[code == _UNCOMPARED_ID, roots] += 1
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each group of stores with records of one id. Order: that of their names."""
-        for roots, count in sorted(self._counts.items()):
+        for (is_uncompared, roots), count in sorted(self._counts.items()):
             commands = " and ".join(f"rmqtx audit {quoted(root)}" for root in roots)
+            how = "give a store too that has parts of both logs, or " if is_uncompared else ""
             yield Finding(
                 roots[0], "logs-share-ids", expected=f"no id that a record in {' or '.join(roots[1:])} has too",
                 actual=f"{count} transaction{'s' if count > 1 else ''} with records in {' and '.join(roots)}",
-                advice=f"{commands}, each alone",
+                meaning=_UNCOMPARED_MEANING if is_uncompared else None, advice=f"{how}{commands}, each alone",
             )
 
 

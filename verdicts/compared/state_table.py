@@ -6,10 +6,12 @@ Source: docs/formats/state_table.md#slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
 from rmqtx.readers.log.record_layout import COMMIT, PREPARED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.finding_limits import one_by_one
@@ -33,6 +35,16 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 
 _NO_TYPE = 0
+#: Advice that writes tables again, and the one that needs no producer groups.
+_REBUILD, _REBUILD_REDO = "rmqtx rebuild ", "rmqtx rebuild redolog"
+_UNREAD_MEANING = (
+    "a later broker has left the table behind (from 3.2 on): no broker reads it, and the commit log is used"
+)
+_UNREAD_ADVICE = "leave the table as it is: no broker reads it"
+_LACKING_ADVICE = (
+    "find the records that the log lacks in a backup or on a slave: a table that is written again from this log lacks "
+    "their transactions"
+)
 #: Expected and actual value, by row.
 _Words = Callable[[int], tuple[str, str]]
 
@@ -48,13 +60,13 @@ def state_table_findings(
     """
     found: list[Finding] = []
     slots, entries = state_slots(store, found), redo_entries(store, found)
-    yield from found
+    work = _TableComparison(store, settings, records, ranges, slots, entries, is_whole=not found)
+    yield from map(work.fitted, found)
     if not store.commit_log:  # a missing log is reported once, elsewhere
         return
     if slots is None and entries is None and not lacks_tables(store):
         return
-    work = _TableComparison(store, settings, records, ranges, slots, entries, is_whole=not found)
-    yield from work.findings()
+    yield from map(work.fitted, work.findings())
 
 
 class _TableComparison:
@@ -78,7 +90,38 @@ class _TableComparison:
         self._is_behind = store.in_use or store.aborted or self._is_leftover
         self._records = records.chosen(~later | ~records.is_prepared) if self._is_leftover else records
 
+    def fitted(self, finding: Finding) -> Finding:
+        """Return a finding with the advice that works on this store.
+
+        A rebuild needs a broker that reads the tables, and a log that has the record of the finding, or all records.
+        """
+        if _REBUILD not in finding.kind.advice:
+            return finding
+        if self._is_leftover:
+            return replace(finding, meaning=_UNREAD_MEANING, advice=_UNREAD_ADVICE)
+        return finding if self._can_be_written(finding) else replace(finding, advice=_LACKING_ADVICE)
+
+    def _can_be_written(self, finding: Finding) -> bool:
+        """Whether a rebuild writes what a finding is about."""
+        records, place = self._records, finding.commit_log_offset
+        row = -1 if place is None else int(_rows_of(records.offsets, np.array([place], np.int64))[0])
+        if row < 0:
+            return not self._lacks_records
+        is_numbered = not records.is_prepared[row] or records.group_hashes[row] != NO_HASH
+        return bool(is_numbered or finding.kind.advice.startswith(_REBUILD_REDO))
+
+    @cached_property
+    def _lacks_records(self) -> bool:
+        """Whether the log lacks records that the tables have, or may have had."""
+        if not self._store.commit_log or len(self._ranges.damaged):
+            return True
+        if (self._records.prepared.group_hashes == NO_HASH).any():  # no slot can be written for it
+            return True
+        named = [part.offsets.max(initial=-1) for part in (self._slots, self._entries) if part is not None]
+        return not self._store.in_use and int(max(named, default=-1)) >= self._ranges.end_offset
+
     def findings(self) -> Iterator[Finding]:
+        """Return where the tables and the log differ."""
         if self._slots is None and self._entries is None:
             if not self._is_leftover:
                 yield self._without_redo_log("table-lost")
@@ -172,7 +215,7 @@ class _TableComparison:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _without_slot(self, slots: StateSlots) -> Iterator[Finding]:
-        """Open prepared records without a slot, which the broker never checks."""
+        """Prepared records without a decision in the log and without a slot, which the broker never checks."""
         prepared = self._records.prepared
         lost = (self._records.first_ends == UNDECIDED) & (_rows_of(np.unique(slots.offsets), prepared.offsets) < 0)
         if self._store.in_use or self._store.aborted:  # not dispatched yet
@@ -186,7 +229,8 @@ class _TableComparison:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         yield Finding(
             self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
-            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them open",
+            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them without a decision "
+            "in the log",
             actual="no file",
         )
 
@@ -194,7 +238,8 @@ class _TableComparison:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         return Finding(
             self._store.root, code, self._store.place(*REDO_FILES.directory),
-            expected=f"entries of {len(self._records)} records, {waiting} of them open prepared records",
+            expected=f"entries of {len(self._records)} records, {waiting} of them prepared records without a decision "
+            "in the log",
             actual="no file",
         )
 
@@ -250,7 +295,7 @@ class _TableComparison:
         return Finding(
             self._store.root, "table-leftover", self._store.place("transaction"),
             actual=f"{still} slots in state PREPARED; {len(self._later)} records written later, {waiting} of "
-            "them open prepared records",
+            "them prepared records without a decision in the log",
         )
 
     def _rebuilt(self, entries: RedoEntries) -> Finding:
@@ -271,14 +316,20 @@ class _TableComparison:
         again = int((held & ~is_waiting).sum())
         return Finding(
             self._store.root, "table-remade", self._store.place(*TABLE_FILES.directory),
-            actual=f"{len(rebuilt)} slots, numbered from 0: {unanswerable} open ones with another number than in their "
-            f"records, {again} decided ones; {forgotten} open transactions get no slot",
+            actual=f"{len(rebuilt)} slots, numbered from 0: {unanswerable} without a decision in the log and with "
+            f"another number than in their records, {again} decided ones; {forgotten} transactions without a "
+            "decision in the log get no slot",
         )
 
 
 def _words_of_field(name: str, found: Int64s, right: Int64s) -> _Words:
     """Return the texts of a field: the value in the record and the value in the slot."""
-    return lambda row: (f"{name} {right[row]}, the value in its record", f"{name} {found[row]}")
+    def words(row: int) -> tuple[str, str]:
+        is_unknown = right[row] == NO_HASH
+        known = "unknown: its record has no producer group that can be read"
+        return known if is_unknown else f"{name} {right[row]}, the value in its record", f"{name} {found[row]}"
+
+    return words
 
 
 def _rows_of(known: Int64s, wanted: Int64s) -> Int64s:

@@ -26,7 +26,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.queues.slot_files import topic_text
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.evidence.same_log import blocks_of, logs_of
+from rmqtx.verdicts.evidence.same_log import blocks_of, logs_of, uncompared_logs
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, MissingRange, StoreView
 
@@ -60,10 +60,14 @@ def views_of(facts: Mapping[str, StoreFacts]) -> dict[str, StoreView]:
     stores = {root: fact.store for root, fact in facts.items()}
     kept = {root: tuple(_still_missing(stores, views, root)) for root in views}
     logs = logs_of(list(stores.values())) if any(fact.has_prepared for fact in facts.values()) else {}
+    unknown = uncompared_logs(list(stores.values()), logs) if len(set(logs.values())) > 1 else {}
     return {
-        root: _without_replaced(replace(view, missing=kept[root], log=logs.get(root)), view.missing, stores)
+        root: _without_replaced(
+            replace(view, missing=kept[root], log=logs.get(root), uncompared_logs=unknown.get(root, frozenset())),
+            view.missing, stores,
+        )
         for root, view in views.items()
-    }
+    }  # fmt: skip
 
 
 def _without_replaced(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.named_offsets import NO_PLACE, named_offsets
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
@@ -89,6 +90,7 @@ class DerivedFiles:
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted(
+                    "prepared records (before 4.3) are in no consume queue" if has_only_prepared(self._store) else
                     "the half topic has no files of consume queues (normal before 4.3, and with transactions or queues "
                     "in RocksDB)"
                 )

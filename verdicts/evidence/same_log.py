@@ -7,7 +7,7 @@ its time and the address of its broker.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from rmqtx.readers.log.commit_log import written_end_offset
@@ -105,3 +105,36 @@ def logs_of(stores: Sequence[Store]) -> dict[str, str]:
         if first != second and hosts[number] is not None and hosts[number] == hosts[place] and is_copy(one, other):
             logs = {root: first if log == second else log for root, log in logs.items()}
     return logs
+
+
+def uncompared_logs(stores: Sequence[Store], logs: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Return for each store, by root, the other logs of `logs_of` of which no record can be compared with its own.
+
+    Their brokers have one address, as far as it can be read: whether it is one broker is unknown.
+    """
+    hosts = {store.root: store_host(store) for store in stores}
+    found: dict[str, set[str]] = {store.root: set() for store in stores}
+    compared: dict[str, set[str]] = {store.root: set() for store in stores}
+    for one, other in itertools.combinations(stores, 2):
+        if logs[one.root] == logs[other.root]:
+            continue
+        known = {hosts[one.root], hosts[other.root]} - {None}
+        sides = compared if len(known) > 1 or _has_common_record(one, other) else found
+        sides[one.root].add(logs[other.root])
+        sides[other.root].add(logs[one.root])
+    # A log is another one for all copies of a log that could be compared with it.
+    of_log: dict[str, set[str]] = {}
+    for root, others in compared.items():
+        of_log.setdefault(logs[root], set()).update(others)
+    return {root: frozenset(others - of_log[logs[root]]) for root, others in found.items()}
+
+
+def _has_common_record(one: Store, other: Store) -> bool:
+    """Whether one of two logs has a sound record where both have bytes."""
+    try:
+        begin, end = common_range(one, other)
+        return any(
+            len(block) for store in (one, other) if begin < end for block in blocks_of(store, begin, end)
+        )
+    except SourceError:
+        return False

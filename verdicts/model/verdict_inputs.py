@@ -146,6 +146,8 @@ class StoreView:
     `replaced`: ranges of commit-log offsets, begin and end, in which a copy of its log has the records and this store
     has damage: its own records there, if any are left, do not count.
     `log`: which log it has, as the root of the first given store with the same log; None where that was not compared.
+    `uncompared_logs`: other logs, named in this way, that have no part in common with it: whether they are copies is
+    unknown.
     """
 
     store: str
@@ -174,6 +176,7 @@ class StoreView:
     idle_ops: tuple[int, ...] = field(default=(), repr=False)
     replaced: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     log: str | None = None
+    uncompared_logs: frozenset[str] = frozenset()
 
 
 def idle_ops(findings: Iterable[Finding]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, designs_of
 from rmqtx.readers.model.errors import NotAStore
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN as HALF_TOPICS
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
@@ -101,9 +102,14 @@ class _LogCuts:
         return cut
 
 
-def has_half_queue(store: Store) -> bool:
-    """Whether the check of this store uses half topics: not if the store has only other designs."""
+def has_half_queue(store: Store, settings: BrokerSettings | None = None) -> bool:
+    """Whether the check of this store uses half topics: not if the store has only other designs.
+
+    `settings`: of its broker, if they are known; before 4.3 it has no half topic.
+    """
     designs = [seen.word for seen in designs_of(store)]
+    if not designs and settings is not None and settings.version_high is not None:
+        return HALF_TOPICS.holds(settings.version_high)
     return not designs or HALF_TOPIC_DESIGN in designs
 
 

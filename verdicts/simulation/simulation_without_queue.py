@@ -18,14 +18,14 @@ from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.header_doubts import header_findings
 from rmqtx.readers.log.offset_marks import rocksdb_marks
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_record_arrays import NO_HASH, OldRecords
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.finding_limits import one_by_one
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from rmqtx.readers.model.tables import HALVES
 from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
@@ -115,6 +115,10 @@ def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str
         found.notes.append(
             f"{store.root}: its prepared records are never checked: brokers from 3.2 on have no check for them"
         )
+    if not found.designs and settings.version_high is not None and not HALF_TOPIC_DESIGN.holds(settings.version_high):
+        found.notes.append(
+            f"{store.root}: no prepared record was found, and brokers before 4.3 check no other transactions"
+        )
     if STATE_TABLE in found.designs and asks:
         _take_state_table(found, conf)
         if settings.broker_role == "SLAVE":
@@ -185,12 +189,20 @@ def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iter
     }
     found = [slots.values(name) for name in ("record_length_bytes", "store_time_seconds", "producer_group_hash")]
     rows = np.flatnonzero(is_open & np.isin(slots.offsets, places)).tolist()
-    wrong = [row for row in rows if known.get(int(slots.offsets[row])) != [int(values[row]) for values in found]]
-    for row, more in one_by_one(wrong, "slots"):
+
+    def what(row: int) -> str | None:
+        """What is at the place of a slot; None if it is the slot's record."""
+        words, own = known.get(int(slots.offsets[row])), [int(values[row]) for values in found]
+        if words is not None and words[-1] == NO_HASH and words[:-1] == own[:-1]:
+            return "unknown: a record there has no producer group that can be read"
+        return None if words == own else "another record at its place"
+
+    wrong = {row: text for row in rows if (text := what(row)) is not None}
+    for row, more in one_by_one(list(wrong), "slots"):
         yield Finding(
             store.root, "table-slot-mismatch", slots.files[int(slots.file_numbers[row])].file,
             int(slots.positions[row]), STATE_SLOT.size_bytes, commit_log_offset=int(slots.offsets[row]),
-            expected="the prepared record of the slot", actual=f"another record at its place{more}",
+            expected="the prepared record of the slot", actual=f"{wrong[row]}{more}",
         )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import blocks_at
@@ -38,6 +39,11 @@ _MEANINGS = {
     "discard copy": "the copies of discarded messages are lost",
     "other message": "consumers that have not read them yet never receive them",
 }
+#: What the loss of COMMIT records of the designs before 4.3 does, which have no ops.
+_CUT_OF_PREPARED = {
+    "final": "consumers that have not read them yet never receive them; the log no longer shows what they committed"
+}
+_SKIPPED_OF_PREPARED = {"final": _MEANINGS["other message"]}
 
 
 def cut_meaning(store: Store, from_offset: int) -> str:
@@ -47,7 +53,7 @@ def cut_meaning(store: Store, from_offset: int) -> str:
     for split in plan_splits([store], from_offset=from_offset):
         for block in split.scan():
             _count(block, counts, ids)
-    return _sentence("lost", counts, ids)
+    return _sentence("lost", counts, ids, _CUT_OF_PREPARED if has_only_prepared(store) else {})
 
 
 def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
@@ -63,7 +69,7 @@ def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
     if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
         return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
     more = f"; of {len(rows)} records, the first {_EXAMINED_MAX} were counted" if len(rows) > _EXAMINED_MAX else ""
-    return _sentence("never read", counts, ids) + more
+    return _sentence("never read", counts, ids, _SKIPPED_OF_PREPARED if has_only_prepared(store) else {}) + more
 
 
 def _open(store: Store, rows: Int64s) -> str:
@@ -96,8 +102,9 @@ def _count(block: Block, counts: Counter[str], ids: list[str]) -> None:
     counts["other message"] += int((left & ~is_final).sum())
 
 
-def _sentence(what: str, counts: Counter[str], ids: list[str]) -> str:
-    parts = [f"{_amount(kind, counts[kind])} {what}: {meaning}" for kind, meaning in _MEANINGS.items() if counts[kind]]
+def _sentence(what: str, counts: Counter[str], ids: list[str], others: Mapping[str, str]) -> str:
+    meanings = {**_MEANINGS, **others}
+    parts = [f"{_amount(kind, counts[kind])} {what}: {meaning}" for kind, meaning in meanings.items() if counts[kind]]
     return "; ".join(parts) + _named(ids) if parts else "no record is lost"
 
 

@@ -5,7 +5,8 @@ UNDECIDABLE replaces a state if missing bytes could contain a record that change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -85,9 +86,10 @@ class Judgement(FoundStates):
         self.undecidable_what[rows] = what
 
     def _undecide_where_logs_share_ids(self) -> None:
-        """Mark as UNDECIDABLE the ids of the designs before 4.3 that records of unrelated logs have.
+        """Mark as UNDECIDABLE the ids of the designs before 4.3 that records of several logs have.
 
         The id is the address of a broker and a place in its log, and brokers of two stores can have had one address.
+        Logs without a common part may be of one broker: that is another reason.
         """
         stores: dict[str, list[str]] = {}
         for name in sorted(self.chains.stores):
@@ -101,8 +103,17 @@ class Judgement(FoundStates):
         is_old = self.halves.any_of(self.others.is_prepared) | self.has_rollback_record
         rows = np.flatnonzero(is_old & (np.sum(of_logs, axis=0) > 1))
         for row in rows.tolist():
-            what = " and ".join(sorted(name for name in has if has[name][row]))
-            self.undecidable_codes[row], self.undecidable_what[row] = NUMBERS["id_of_several_logs"], what
+            names = sorted(name for name in has if has[name][row])
+            code = "id_of_several_logs" if self._are_several_logs(names) else "id_of_uncompared_logs"
+            self.undecidable_codes[row], self.undecidable_what[row] = NUMBERS[code], " and ".join(names)
+
+    def _are_several_logs(self, names: Sequence[str]) -> bool:
+        """Whether two of some stores are known to have different logs."""
+        pairs = itertools.combinations([self.views[name] for name in names], 2)
+        return any(
+            one.log != other.log and other.log not in one.uncompared_logs and one.log not in other.uncompared_logs
+            for one, other in pairs
+        )
 
     def _undecide_where_log_begins_later(self, states: StateNumbers) -> None:
         begin = self.log_begin

@@ -225,6 +225,14 @@ REASONS: dict[str, ReasonCode] = {
         "its id, of a design before 4.3, is only the address of a broker and a place in its log, and records in "
         "unrelated logs have it",
     ),
+    "id_of_uncompared_logs": ReasonCode(
+        State.UNDECIDABLE,
+        "its id is only the address of a broker and a place in its log, and records of {what} have it: their logs have "
+        "no part in common, so whether one broker wrote both is unknown; give a store too that has parts of both logs, "
+        "or each store alone",
+        "its id, of a design before 4.3, is only the address of a broker and a place in its log, and records have it "
+        "in logs without a common part: whether one broker wrote them is unknown",
+    ),
     "slot_unknown": ReasonCode(
         State.UNDECIDABLE,
         "several half messages have half queue offset {newest_queue_offset}, and which of them the check will read is "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
 from rmqtx.readers.log.record_layout import COMMIT
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.finding_limits import one_by_one
@@ -21,6 +21,12 @@ from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.store.store import Store
 
+_UNKNOWN_GROUP = "unknown: its record has no producer group that can be read"
+_MISSING_IN_PART = (
+    "the table is older than they are, or they were never inserted: they are pending, or UNDECIDABLE where the damaged "
+    "or missing part of the log may contain their decision (rmqtx audit)"
+)
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -28,7 +34,7 @@ class Joined:
 
     Shape: `rows` is for each row of the table the row of its prepared record, −1 for none; `is_stale`, `is_expired`,
            `is_unknown`, `is_beyond` (the log's end) and `is_other_group` are of the table's rows; `is_missing` of the
-           prepared records.
+           prepared records. `has_unknown_group`: the group of the row's record cannot be read.
     """
 
     table: TransactionTable
@@ -41,6 +47,7 @@ class Joined:
     is_beyond: Bools
     is_other_group: Bools
     is_missing: Bools
+    has_unknown_group: Bools
 
 
 def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> Joined:
@@ -58,12 +65,13 @@ def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> J
     unknown = ~known & ~expired & ~ranges.is_damaged(offsets)
     groups = [java_hash(group or "") for group in table.rows["producer_group"].to_pylist()]
     is_named = np.asarray(pc.is_valid(table.rows["producer_group"]))
-    other = np.zeros(len(offsets), np.bool_)
+    other, is_unread = np.zeros(len(offsets), np.bool_), np.zeros(len(offsets), np.bool_)
     other[known] = np.array(groups, np.int64)[known] != prepared.group_hashes[rows[known]]
+    is_unread[known] = prepared.group_hashes[rows[known]] == NO_HASH
     return Joined(
         table, prepared, ends, rows, known & (ended != UNDECIDED), expired,
         unknown & (offsets < ranges.end_offset), unknown & (offsets >= ranges.end_offset), other & is_named,
-        (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets),
+        (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets), is_unread,
     )  # fmt: skip
 
 
@@ -86,8 +94,10 @@ def transaction_table_findings(
     if len(missing):
         yield Finding(
             store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
-            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} open prepared records",
+            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} prepared records without a decision in "
+            "the log",
             actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
+            meaning=_MISSING_IN_PART if len(ranges.damaged) else None,
         )
 
 
@@ -114,7 +124,9 @@ def _row_findings(store: Store, table: TransactionTable, found: Joined, ranges: 
     yield from each(
         "table-row-unknown", found.is_beyond, prepared_record, lambda _: f", and the log ends at {ranges.end_offset}"
     )
-    yield from each(
-        "table-row-group", found.is_other_group, "the producer group of its record",
-        lambda row: f" of {str(groups[row].as_py())[:80]}",
-    )  # fmt: skip
+    is_unknown = found.has_unknown_group
+    for is_of, expected in ((~is_unknown, "the producer group of its record"), (is_unknown, _UNKNOWN_GROUP)):
+        yield from each(
+            "table-row-group", found.is_other_group & is_of, expected,
+            lambda row: f" of {str(groups[row].as_py())[:80]}",
+        )  # fmt: skip

@@ -179,15 +179,22 @@ def _with_usable_advice(error: NotAStore) -> NotAStore:
 
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
-    """Print that the sides have no transaction in common, and whether their logs begin with the same record."""
+    """Print that the sides have no transaction in common, and whether one broker wrote their logs."""
     from rmqtx.readers.log.store_identity import first_record_of
+    from rmqtx.readers.store.store import open_store
+    from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 
     before, after = sides
     voice.note(f"{before.place} and {after.place} have no transaction in common: are they from the same broker?")
     if before.file is None and after.file is None and before.place != after.place:
         is_same = first_record_of(before.place) == first_record_of(after.place)
         how = "with the same record: one broker wrote both, at distant times" if is_same else "with different records"
-        voice.note(f"their logs begin {how}")
+        stores = [open_store(side.place) for side in sides]
+        if not is_same and any(uncompared_logs(stores, logs_of(stores)).values()):
+            voice.note("their logs have no part in common: whether one broker wrote both is unknown; a store that has "
+                       "parts of both shows it")
+        else:
+            voice.note(f"their logs begin {how}")
     if is_withheld:
         voice.note("every transaction of both is a difference, none is listed; to list them: --format csv")
 

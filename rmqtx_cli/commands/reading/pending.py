@@ -27,6 +27,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.of_old_stores import have_only_prepared
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
@@ -190,7 +191,7 @@ def _lines(
         following = listed.next_line(source.arguments)
     elif not pending_count and unknown_count:
         following = next_line(f"rmqtx audit {source.arguments} --where 'state = UNDECIDABLE'", "what could decide them")
-    elif not pending_count:
+    elif not pending_count and not have_only_prepared([store.root for store in source.stores]):
         following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
     yield from pending_lines(
         chosen, pending_count, unknown_count, listed.harms, reading,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
     from rmqtx_cli.output.views import View
     from rmqtx_cli.pages.simulation_views import SimulationCounts
+    from rmqtx_cli.sources.opening import Opened
 
 NAME = "simulate"
 EXAMPLES = (
@@ -157,11 +158,13 @@ def command(
     schema, view = _table(run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
     listing = Listing(schema, view, output, where, fail_on, limit, voice)
     refuse_inside(output.output, opened.stores)
-    cursors = _cursors(opened.stores, run)
+    cursors = _cursors(opened, run)
     say_header(opened, voice)
     _say_begin(run, opened.stores, cursors, now_ms, voice)
     reading = Reading(schema, ())
-    counted = SimulationCounts(reading.findings)
+    counted = SimulationCounts(
+        reading.findings, has_half_queues=any(known is not None for known in cursors.values())
+    )
     batches = _Simulation(run, files, changed, now_ms, reading, counted, voice).batches(opened.stores, cursors)
     listing.write(counted.watching(batches), answer=counted.lines)
     for finding in reading.findings:
@@ -264,7 +267,7 @@ class _Simulation:
         ]
 
 
-def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | None]:
+def _cursors(opened: Opened, run: RunOptions) -> dict[str, CheckCursors | None]:
     """Return the cursors where the check of each store begins; None if its check has none.
 
     Raises: BadText.
@@ -273,9 +276,12 @@ def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | N
     from rmqtx.verdicts.simulation.simulation_setup import has_half_queue
 
     return {
-        one.root: _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor) if has_half_queue(one) else None
-        for one in stores
-    }
+        one.root: (
+            _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor)
+            if has_half_queue(one, opened.settings_of(one)) else None
+        )
+        for one in opened.stores
+    }  # fmt: skip
 
 
 def _changed(changes: list[str]) -> dict[str, str]:

@@ -243,6 +243,8 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
 _SALVAGED = frozenset({"segment-gap", "segment-overlap", "start-cuts-log", "start-endless"})
 #: Where the start is not predicted, damaged bytes may end the log; a broker refuses a log file of another length.
 _MAY_END_LOG = (frozenset({"record-damaged", "start-unforeseen"}), frozenset({"segment-size", "start-refused"}))
+#: The sentences of the kinds.
+_SENTENCES = frozenset(kind.advice for kind in KINDS.values())
 #: What a log without its last files causes in the queues.
 _OF_QUEUES_BEHIND_LOG = frozenset({"start-cuts-queue", "slot-dangling", "start-skips"})
 
@@ -254,16 +256,23 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
+    #: The advice of the codes of which a finding has the sentence of a kind, of its own one or another.
+    usual: dict[str, str] = field(default_factory=dict)
     #: The codes of each store.
     codes: dict[str, set[str]] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches with advice that works on their stores, and count them."""
-        for batch in batches:
+        from rmqtx_cli.words.of_old_stores import fitted_rows
+
+        for unfitted in batches:
+            batch = fitted_rows(unfitted)
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
-                if advice != (KINDS[code].advice or None):
+                if advice is None or advice in _SENTENCES:
+                    self.usual.setdefault(code, advice or "")
+                else:
                     self.commands.setdefault(code, advice)
             for code, store in zip(codes, batch["store"].to_pylist(), strict=True):
                 self.codes.setdefault(store, set()).add(code)
@@ -295,10 +304,15 @@ class _FindingCounts:
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
+        sentences: dict[str, list[str]] = {}
         for code, advice in self.commands.items():
             usable = usable_advice(advice, self._stores_with(code))
-            is_command = usable == advice and advice.startswith("rmqtx ")
-            yield from next_lines(usable) if is_command else (f"advice: {usable}   # {code}",)
+            if usable == advice and advice.startswith("rmqtx "):
+                yield from next_lines(usable)
+            else:
+                sentences.setdefault(usable, []).append(code)
+        for sentence, named in sentences.items():
+            yield f"advice: {sentence}   # {', '.join(named)}"
         for store in self.damaged:
             if (instead := instead_of_salvage(store)) is not None:
                 yield f"advice: {instead}   # {escaped(store)}"
@@ -309,8 +323,8 @@ class _FindingCounts:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
         found: dict[str, list[str]] = {}
         for severity in SEVERITIES[:2]:
-            for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
-                if (advice := KINDS[code].advice) and not self._waits_for_log(code):
+            for code in sorted(code for of, code in self.kinds if of == severity and code in self.usual):
+                if (advice := self.usual[code]) and not self._waits_for_log(code):
                     found.setdefault(usable_advice(advice, self._stores_with(code)), []).append(code)
         return found
 

@@ -82,3 +82,57 @@ def test_an_audit_that_follows_has_the_same_rows(tmp_path: Path) -> None:
     followed = Followed([unpacked(name) for name in NAMES], tmp_path / "checkpoint", broker_settings)
     rows = {row["transaction_id"]: row for row in followed.assert_current().to_pylist()}
     assert rows[SHARED]["reason_code"] == "id_of_several_logs"
+
+
+def _halves_of(name: str, to: Path) -> tuple[Path, Path]:
+    """Two copies of a store: one lost the second part of its log, and in the other the first part has expired."""
+    roots = copy_of(name, to / "old"), copy_of(name, to / "new")
+    places = damage.records_in(damage.log_files(roots[0])[0])
+    cut = places[len(places) // 2][0]
+    for root in roots:
+        shutil.rmtree(root / "consumequeue")
+        shutil.rmtree(root / "index")
+        (root / "checkpoint").unlink()
+    (file,) = damage.log_files(roots[0])
+    data = file.read_bytes()
+    file.write_bytes(data[:cut])
+    (file,) = damage.log_files(roots[1])
+    file.unlink()
+    (file.parent / f"{cut:020}").write_bytes(data[cut:])
+    return roots
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whether_logs_without_a_common_part_are_of_one_broker_is_unknown(name: str, tmp_path: Path) -> None:
+    roots = _halves_of(name, tmp_path)
+    for given in (roots, roots[::-1]):
+        reading, rows = rows_of(*given)
+        reasons = {row["reason_code"] for row in rows.values()}
+        assert "id_of_uncompared_logs" in reasons
+        assert "id_of_several_logs" not in reasons
+        [finding] = [one for one in reading.findings if one.code == "logs-share-ids"]
+        assert "whether one broker wrote both is unknown" in str(finding.meaning)
+        assert "unrelated" not in f"{finding.line()} {[row['reason'] for row in rows.values()]}"
+    # As the advice says: one store that has parts of both shows that it is one broker.
+    reading, rows = rows_of(*roots, unpacked(name))
+    assert not {"id_of_uncompared_logs", "id_of_several_logs"} & {row["reason_code"] for row in rows.values()}
+    assert [one for one in reading.findings if one.code == "logs-share-ids"] == []
+    other = unpacked(next(one for one in NAMES if one != name))
+    _, rows = rows_of(roots[0], other)  # these have a common part, with other records
+    assert rows[SHARED]["reason_code"] == "id_of_several_logs"
+
+
+def test_diff_does_not_call_them_different(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = _halves_of(NAMES[0], tmp_path)
+    (log,) = damage.log_files(old)
+    damage.truncate(log, damage.records_in(log)[1][0])
+    (log,) = damage.log_files(new)
+    data, places = log.read_bytes(), damage.records_in(log)
+    log.unlink()
+    (log.parent / f"{int(log.name) + places[-1][0]:020}").write_bytes(data[places[-1][0] :])
+    assert not set(rows_of(old)[1]) & set(rows_of(new)[1])
+    status_of(["diff", str(old), str(new)])
+    printed = capsys.readouterr()
+    assert "no transaction in common" in printed.err
+    assert "whether one broker wrote both is unknown" in printed.err
+    assert "different records" not in printed.err

@@ -1,0 +1,113 @@
+"""Texts that fit a store from before 4.3: nothing in it is a half message, an op message or a cursor of the check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rmqtx.readers.finding_kinds.old_texts import OF_PREPARED, OldTexts
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.findings import KINDS, Finding
+from rmqtx.readers.storage.places import is_uri
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Replacements of texts of flags, for transactions whose records are those of the designs before 4.3.
+_FLAGS = {
+    "commit_after_rollback": "a COMMIT record was written after a ROLLBACK record had ended it",
+    "conflict": "both a COMMIT and a ROLLBACK record name it; consumers received the message",
+    "open_after_decision": "decided, but its slot of the state table is still open: the broker checks it again",
+    "never_asked": "open, and the broker never checks it: the state table has no slot for it, or will have none after "
+    "a start that follows a crash and rebuilds the table",
+    "orphan_op": "a ROLLBACK record names it, but its prepared record cannot be read",
+}
+
+
+def has_only_prepared(root: str | None) -> bool:
+    """Whether the transactions of a local store are prepared records; also without any, if its release has no others.
+
+    False where nothing is known.
+    """
+    return _facts_of(root)[0]
+
+
+def have_only_prepared(roots: Sequence[str]) -> bool:
+    """Whether there are stores, and the transactions of all of them are prepared records."""
+    return bool(roots) and all(map(has_only_prepared, roots))
+
+
+def copies_text(number: int, *, is_prepared: bool) -> str:
+    """A number of half copies, or of prepared records."""
+    return count(number, "prepared record") if is_prepared else count(number, "half copy", "half copies")
+
+
+def is_before_half_topics(root: str | None) -> bool:
+    """Whether the files of a local store show a broker before 4.3."""
+    return _facts_of(root)[1]
+
+
+def flag_text(flag: str, text: str, *, is_prepared: bool) -> str:
+    """The text of a flag, for transactions of one or the other design."""
+    return _FLAGS.get(flag, text) if is_prepared else text
+
+
+def fitted(finding: Finding) -> Finding:
+    """Return a finding with the texts for its store; texts of its own stay."""
+    texts = _texts_of(finding.code, finding.store)
+    if texts is None:
+        return finding
+    return replace(
+        finding, title=finding.title or texts.title, meaning=finding.meaning or texts.meaning,
+        advice=finding.advice or texts.advice,
+    )
+
+
+def fitted_rows(findings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of FINDINGS with the texts for their stores; texts of their own stay."""
+    import pyarrow as pa
+
+    rows = findings.select(["code", "store", "meaning", "advice"]).to_pylist()
+    known = {pair: _texts_of(*pair) for pair in {(row["code"], row["store"]) for row in rows}}
+    if not any(known.values()):
+        return findings
+    for name in ("meaning", "advice"):
+        texts = [_text(row, name, known[row["code"], row["store"]]) for row in rows]
+        number = findings.schema.get_field_index(name)
+        field = findings.schema.field(number)
+        findings = findings.set_column(number, field, pa.array(texts, field.type))
+    return findings
+
+
+def _text(row: dict[str, str], name: str, texts: OldTexts | None) -> str:
+    usual, other = getattr(KINDS[row["code"]], name), None if texts is None else getattr(texts, name)
+    if other is None or not (row[name] or "").startswith(usual):
+        return row[name]
+    return f"{other}{row[name][len(usual):]}"
+
+
+def _texts_of(code: str, root: str) -> OldTexts | None:
+    if code in OF_PREPARED and has_only_prepared(root):
+        return OF_PREPARED[code]
+    meaning = KINDS[code].old_meaning
+    return OldTexts(meaning=meaning) if meaning is not None and is_before_half_topics(root) else None
+
+
+def _facts_of(root: str | None) -> tuple[bool, bool]:
+    """Whether a store has only prepared records, and whether its broker is older than 4.3."""
+    if root is None or is_uri(root):
+        return False, False
+    from rmqtx.readers.log.designs import are_before_half_topics, designs_of
+    from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+    from rmqtx.readers.store.broker_settings import broker_settings
+    from rmqtx.readers.store.store import open_store
+
+    try:
+        store = open_store(root)
+        settings, words = broker_settings(store), [seen.word for seen in designs_of(store)]
+    except RmqtxError:
+        return False, False
+    is_before = settings.version_high is not None and not HALF_TOPIC_DESIGN.holds(settings.version_high)
+    return are_before_half_topics(words) or (is_before and not words), is_before
