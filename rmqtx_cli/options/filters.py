@@ -8,7 +8,7 @@ one of its values does: `flags = stalled`, `half_copies.queue_offset = 17`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<operator>==|!=|<=|>=|!~|=|<|>|~)"""
     r"""|(?P<bracket>[()])|(?P<word>[^\s()=<>!~"']+))"""
 )
+_CLOSING = "a closing bracket"
 _HELP = "write: column = value, joined by and, or, not; operators = != < <= > >= ~ !~, or is null, is not null"
 
 Mask = Callable[["pa.RecordBatch"], "pa.Array"]
@@ -61,6 +62,12 @@ def parse_filter(text: str, schema: pa.Schema, option: str = "--where", heads: H
     return Filter(frozenset(parser.columns), mask)
 
 
+def all_of(texts: Iterable[str | None]) -> str | None:
+    """Join conditions, of which some may not be given; None without any."""
+    given = [text for text in texts if text]
+    return given[0] if len(given) == 1 else " and ".join(f"({text})" for text in given) or None
+
+
 def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
     """Yield the words, quoted texts, operators and brackets of a text, each with its kind.
 
@@ -92,7 +99,8 @@ class _Parser:
         return self._tokens
 
     def _next(self, wanted: str) -> tuple[str, str]:
-        if not self._tokens or self._tokens[0] == ("bracket", ")"):
+        is_closed = self._tokens[:1] == [("bracket", ")")] and wanted != _CLOSING  # that may be a bracket of ours
+        if not self._tokens or is_closed:
             raise BadRequest(f"{self._option}: expected {wanted} at the end", advice=_HELP)
         return self._tokens.pop(0)
 
@@ -121,7 +129,7 @@ class _Parser:
         kind, value = self._next("a column")
         if (kind, value) == ("bracket", "("):
             mask = self.either()
-            if self._next("a closing bracket") != ("bracket", ")"):
+            if self._next(_CLOSING) != ("bracket", ")"):
                 raise BadRequest(f"{self._option}: a bracket is not closed", advice=_HELP)
             return mask
         if kind != "word":

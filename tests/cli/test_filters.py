@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.tables import RECORDS, TRANSACTIONS
-from rmqtx_cli.options.filters import parse_filter
+from rmqtx_cli.options.filters import all_of, parse_filter
 
 ROWS: list[dict[str, Any]] = [
     {"transaction_id": "A", "state": "PENDING", "queue_id": 1, "flags": ["stalled", "immune"], "keys": "K 1",
@@ -97,3 +97,22 @@ WORDS = ["state", "queue_id", "flags", "half_copies.queue_offset", "=", "~", "<"
 @given(st.lists(st.sampled_from(WORDS)))
 def test_no_words_crash_the_parser(words: list[str]) -> None:
     holds_or_is_refused(" ".join(words))
+
+
+@pytest.mark.parametrize(
+    ("condition", "missing"),
+    [("state", "an operator"), ("state =", "a value"), ("state = PENDING and", "a column"), ("not", "a column")],
+)
+@pytest.mark.parametrize("more", [None, "flags ~ ."])
+def test_a_condition_that_ends_too_early_names_no_bracket_that_nobody_wrote(
+    condition: str, missing: str, more: str | None
+) -> None:
+    with pytest.raises(BadRequest, match=f"expected {missing} at the end") as caught:
+        parse_filter(all_of((condition, None, more)) or "", TRANSACTIONS)
+    assert "')'" not in str(caught.value)
+
+
+def test_conditions_are_joined_as_wholes() -> None:
+    assert all_of((None, "")) is None
+    assert all_of((None, "a = 1 or b = 2")) == "a = 1 or b = 2"
+    assert all_of(("a = 1 or b = 2", "c = 3")) == "(a = 1 or b = 2) and (c = 3)"

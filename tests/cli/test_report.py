@@ -74,7 +74,10 @@ def event_times(rows: list[Row]) -> dict[str, list[int]]:
     """The times of all events, by the kinds of the timeline."""
     return {
         "half": [row["half_store_time_ms"] for row in rows if row["half_store_time_ms"] is not None],
-        "commit": [row["decided_time_ms"] for row in rows if row["decided_time_ms"] is not None],
+        "commit": [
+            row["decided_time_ms"] for row in rows
+            if row["decided_time_ms"] is not None and row["state"] != "DISCARDED"
+        ],
         "check": [copy["store_time_ms"] for row in rows for copy, _ in put_back(row)],
         "discard": [copy["store_time_ms"] for row in rows for copy in row["discard_copies"]],
     }

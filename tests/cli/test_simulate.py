@@ -407,3 +407,10 @@ def test_a_default_maximum_of_checks_that_a_copy_refutes_discards_nothing(rmqtx:
     conf.write_text("transactionCheckMax=20\n")
     known = rows(rmqtx("pending", root, *at, "--broker-conf", conf, "--format", "jsonl").out)
     assert all(row["discard_at_ms"] is not None for row in known)
+
+
+def test_the_last_line_counts_the_rounds_that_were_played(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
+    """Also those in which nothing was done."""
+    result = rmqtx("simulate", corpus_store("common-5.3.3"), "--rounds", "3")
+    assert "round 3 at" in result.err
+    assert "3 rounds: 20 expired" in result.err

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx_cli.words import exit_status
+
 HEAVY = {"pyarrow", "numpy", "pyspark", "pandas", "numba", "rich", "pydantic", "multiprocessing"}
 
 
@@ -89,3 +91,21 @@ def test_a_command_imports_no_other(command: str) -> None:
 def test_the_help_of_rmqtx_imports_no_command() -> None:
     commands = {name for name in modules_after_command("--help") if name.startswith("rmqtx_cli.commands.")}
     assert commands == {"rmqtx_cli.commands.by_name"}
+
+
+def test_an_interrupt_while_the_program_loads_ends_it_as_a_later_one_does() -> None:
+    """SIGINT that arrives during the imports, here of Typer."""
+    program = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from rmqtx_cli.entry import run
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (exit_status.INTERRUPTED, "", "rmqtx: interrupted\n")

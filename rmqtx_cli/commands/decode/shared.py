@@ -10,6 +10,7 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.bounds import Bounds
+from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import FindingsOption, LimitOption, OutputOptions, StoreOptions, WhereOption
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
@@ -178,7 +179,7 @@ def _rows_of(
         raise BadRequest("--coverage and --findings are two listings: give only one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
     chosen = [equals(column, name) for column, name in named.values()]
-    where = " and ".join(f"({text})" for text in (asked.where, *conditions, *chosen) if text)
+    where = all_of((asked.where, *conditions, *chosen))
     if instead and (where or asked.limit is not None):
         raise BadRequest(f"--{instead} is about whole files and does not go with --where, --limit or a filter")
     rows_schema = schema or ALL_TABLES[table]
@@ -186,7 +187,7 @@ def _rows_of(
     if extra and not instead:
         view = View((*view.columns, *(plain(name, ALWAYS, may_be_cut=True) for name in extra)))
     listing = Listing(
-        ALL_TABLES[instead] if instead else rows_schema, view, asked.output, where or None, None, asked.limit,
+        ALL_TABLES[instead] if instead else rows_schema, view, asked.output, where, None, asked.limit,
         asked.voice,
     )
     return _Rows(listing, rows_schema, instead, named)

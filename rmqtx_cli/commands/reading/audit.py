@@ -14,6 +14,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
@@ -113,7 +114,7 @@ class AuditOptions:
     def condition(self) -> str | None:
         """Condition on the rows to list."""
         texts = (self.where, "flags ~ ." if self.flagged else None)
-        return " and ".join(f"({text})" for text in texts if text) or None
+        return all_of(texts)
 
     def check(self) -> None:
         """Refuse options that exclude each other.

@@ -13,6 +13,7 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.ledger_options import (
     MATCH_OPTION,
@@ -122,7 +123,7 @@ class WantedOptions:
     def condition(self) -> str | None:
         """Condition on the rows to list."""
         texts = (self.where, None if self.every else "outcome != agrees")
-        return " and ".join(f"({text})" for text in texts if text) or None
+        return all_of(texts)
 
 
 @with_option_groups
