@@ -165,15 +165,20 @@ def broker_settings(
     version: str | None = None,
     has_op_lists: bool | None = None,
     discard_topic_seen: bool | None = None,
+    is_next: bool = False,
 ) -> BrokerSettings:
     """Return the settings of a store's broker. Reads small files of the store only, never its log.
 
-    `conf`: keys and values of its configuration. `version`: its version. `has_op_lists`: whether there are op
+    `conf`: keys and values of its configuration. `version`: its version; with `is_next` the one that starts next on the
+    store, which any version may. `has_op_lists`: whether there are op
     messages with lists of numbers; False: there are op messages, and none has a list. `discard_topic_seen`: whether a
     record in the discard topic was found.
     Raises: BadRequest if `version` is not a version.
     """
-    low, high, origin = _bounds(store, version, has_op_lists, discard_topic_seen)
+    low, high, origin = _bounds(store, None if is_next else version, has_op_lists, discard_topic_seen)
+    if is_next and version is not None:
+        low = high = known_version(version)
+        origin = {"version_low": "given", "version_high": "given"}
     if (mark := rust_mark(store)) is not None:
         origin["rust"] = mark
     return _settings(conf or {}, low, high, origin)
@@ -231,6 +236,18 @@ def _settings(
     )
 
 
+def known_version(text: str) -> Version:
+    """Return the known release that a version is, or the one before it.
+
+    Raises: BadRequest if the text is not a version, or is older than all releases.
+    """
+    exact = parse_version(text)
+    known = release_before(exact)
+    if known is None:
+        raise BadRequest(f"broker version {dotted(exact)} is not known", advice="give a version like 5.1.4")
+    return known
+
+
 def given_version(store: Store, text: str) -> tuple[Version, str]:
     """Return the version that an operator gives, and a text on its origin.
 
@@ -238,10 +255,7 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
     indicate is accepted: a broker may have been downgraded, or may be upgraded next.
     Raises: BadRequest if the text is not a version, or is older than the broker that wrote the store last.
     """
-    exact = parse_version(text)
-    known = release_before(exact)
-    if known is None:
-        raise BadRequest(f"broker version {dotted(exact)} is not known", advice="give a version like 5.1.4")
+    exact, known = parse_version(text), known_version(text)
     written = list(rewritten_since(store))
     if written and known < max(written)[0]:
         since, name = max(written)

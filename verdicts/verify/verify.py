@@ -80,7 +80,8 @@ NOT_EXAMINED: dict[str, str] = {
 class Verify:
     """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
     slot and index entry; `full` also inflates compressed bodies and reads every property area. `version` and `conf` of
-    the broker, if known, decide what its next start does. `transaction_table`: the database table of brokers 3.2 to
+    the broker, if known, decide what its next start does; with `is_next` that is the version of the broker that starts
+    next, which did not write the store. `transaction_table`: the database table of brokers 3.2 to
     4.2, if given.
     """
 
@@ -88,6 +89,7 @@ class Verify:
     version: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     transaction_table: TransactionTable | None = None
+    is_next: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -123,7 +125,7 @@ class Verify:
 
     def settings_of(self, store: Store) -> BrokerSettings:
         """Return the settings of the broker of a store, as far as the store and the job give them."""
-        return broker_settings(store, conf=dict(self.conf), version=self.version)
+        return broker_settings(store, conf=dict(self.conf), version=self.version, is_next=self.is_next)
 
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK

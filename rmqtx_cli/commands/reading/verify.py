@@ -50,6 +50,7 @@ EXAMPLES = (
     Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
     Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),
     Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what the next start would destroy"),
+    Example("rmqtx verify STORE --start-with 5.3.3", "before an upgrade or a downgrade: what that release does"),
     Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: a part of a large store each night"),
     Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "a store in object storage, with Spark"),
 )
@@ -79,16 +80,26 @@ StateOption = Annotated[
         "$XDG_STATE_HOME/rmqtx",
     ),
 ]
+StartWithOption = Annotated[
+    str | None,
+    typer.Option(
+        "--start-with", metavar="X.Y.Z",
+        help="Predict the start of this release, which did not write the store, before an upgrade or a downgrade: what "
+        "it cuts off, and what it does with each open transaction that the present release does not; the exit status "
+        "is 1 where they differ, 3 where that is unknown",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class DepthOptions:
-    """How much of a store is read."""
+    """How much of a store is read, and for which start."""
 
     quick: QuickOption = False
     full: FullOption = False
     max_duration: MaxDurationOption = None
     state: StateOption = None
+    start_with: StartWithOption = None
 
     def check(self) -> None:
         """Refuse options that exclude each other.
@@ -156,7 +167,33 @@ def command(
         counted = _written(reading, listing, depth)
     _say_amounts(reading, listing)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure
-    return exit_status.FINDINGS if is_failure else exit_status.DONE
+    of_release = _other_release(opened.stores, job, depth.start_with, voice)
+    return exit_status.FINDINGS if is_failure else of_release
+
+
+def _other_release(stores: list[Store], job: Verify, version: str | None, voice: Voice) -> int:
+    """Print what the release of --start-with does with the open transactions of each store; return the exit status."""
+    if version is None:
+        return exit_status.DONE
+    from rmqtx.readers.store.broker_settings import broker_settings, known_version
+    from rmqtx.verdicts.audit.other_release import with_release
+    from rmqtx_cli.pages.other_release import other_release_lines
+
+    status = exit_status.DONE
+    for one in stores:
+        if one.in_use:
+            voice.note(f"{one.root}: its broker runs: stop it first; what a start of {version} finds is not known yet")
+            status = status or exit_status.INCOMPLETE
+            continue
+        own = broker_settings(one, conf=dict(job.conf))
+        found = with_release(one, own, job.settings_of(one), known_version(version))
+        for line in other_release_lines(one.root, found):
+            voice.note(line)
+        if found.changed_count:
+            status = exit_status.FINDINGS
+        elif not found.is_known:
+            status = status or exit_status.INCOMPLETE
+    return status
 
 
 def _listing(
@@ -207,7 +244,12 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
     Raises: BadRequest.
     """
     from rmqtx.readers.model.releases import parse_version
+    from rmqtx.readers.store.broker_settings import known_version
 
+    if depth.start_with is not None:
+        known_version(depth.start_with)
+        if files.broker_version is not None:
+            raise BadRequest("--start-with and --broker-version exclude each other")
     if files.broker_version is not None:
         parse_version(files.broker_version)
     if database.address is not None and (depth.quick or depth.max_duration is not None):
@@ -235,7 +277,8 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
     from rmqtx.verdicts.verify.verify import Verify
 
     settings = tuple(sorted(read_broker_conf(files.broker_conf).items())) if files.broker_conf else ()
-    return Verify(depth.level, files.broker_version, settings, table)
+    version = depth.start_with or files.broker_version
+    return Verify(depth.level, version, settings, table, is_next=depth.start_with is not None)
 
 
 #: Damage that makes a start end the log, or fail: `rmqtx salvage` leaves it out of a copy. In a copy that it made, lost
