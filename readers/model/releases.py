@@ -118,6 +118,10 @@ PROPERTY_CRC = Change(
     "records may end in a CRC of their bytes (enabledAppendPropCRC); recovery tests it with forceVerifyPropCRC=true",
     "store/CommitLog.java checkMessageAndReturnSize", since=(5, 2, 0),
 )
+LISTS_ALL_PRODUCERS = Change(
+    "one request lists the producers of all groups (328)", "broker/processor/AdminBrokerProcessor.java; 4.9.3 never "
+    "answers it", since=(4, 9, 4),
+)  # fmt: skip
 PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))

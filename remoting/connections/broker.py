@@ -191,6 +191,24 @@ class Broker:
                 for e in value.get("connectionSet") or []
             ]
 
+    def all_producers(self) -> dict[str, list[ClientConnection]]:
+        """Return the connected producers by group, of brokers from 4.9.4 on; older ones never answer.
+
+        Source: broker/client/ProducerManager.java getProducerTable.
+        """
+        value = parsed_json(self._call(Request(RequestCode.GET_ALL_PRODUCER_INFO)).body)
+        with parsing("the list of producers"):
+            return {
+                str(group): [
+                    ClientConnection(
+                        str(e["clientId"]), str(e["remoteIP"]).lstrip("/"), str(e["language"]), int(e["version"]),
+                        int(e["lastUpdateTimestamp"]),
+                    )
+                    for e in clients or []
+                ]
+                for group, clients in (value.get("data") or {}).items()
+            }
+
     # -- changes ------------------------------------------------------------------------------------------------
 
     def end_transaction(

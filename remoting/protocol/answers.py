@@ -59,19 +59,42 @@ class Pulled:
 PROXY_PRODUCER = "rmq-proxy-producer-client"
 
 
+_VERSION_4_0_0 = 213
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """A client that a broker has a connection to."""
+    """A client that a broker has a connection to.
+
+    Shape: `version`: the number of its release (MQVersion); `last_heartbeat_time_ms`: None where the broker does not
+           report it.
+    Units: the broker's clock.
+    """
 
     client_id: str
     address: str
     language: str
     version: int
+    last_heartbeat_time_ms: int | None = None
 
     @property
     def is_proxy(self) -> bool:
         """Whether it is a proxy, which is registered in place of the clients behind it."""
         return self.client_id == PROXY_PRODUCER
+
+    @property
+    def release(self) -> str:
+        """Its release as text; the number, where that is older than 4.0.0.
+
+        Source: common/MQVersion.java: from 4.0.0 (213) on each release has two numbers, that of its snapshot first,
+        and there are ten releases a line and ten lines.
+        """
+        number, is_snapshot = divmod(self.version - _VERSION_4_0_0, 2)
+        if number < 0:
+            return str(self.version)
+        number += is_snapshot  # that of the next release comes before it
+        text = f"{4 + number // 100}.{number // 10 % 10}.{number % 10}"
+        return f"{text}-SNAPSHOT" if is_snapshot else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from rmqtx_cli.words.command_names import LINES
 #: Folder of `rmqtx_cli.commands` → commands in it; `decode` is a folder of its own.
 _FOLDERS: dict[str, tuple[str, ...]] = {
     "reading": (
-        "stores", "pending", "show", "audit", "diagnose", "report", "search", "export", "diff", "reconcile", "check",
-        "exporter", "watch", "simulate", "verify", "explain",
+        "producers", "stores", "pending", "show", "audit", "diagnose", "report", "search", "export", "diff",
+        "reconcile", "check", "exporter", "watch", "simulate", "verify", "explain",
     ),
     "acting": (
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",

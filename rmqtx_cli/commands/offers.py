@@ -21,6 +21,7 @@ def _words() -> Iterable[str]:
 
 def _columns(command: str) -> Iterable[str]:
     from rmqtx.readers.model.tables import ALL_TABLES, TRACES, TRANSACTIONS
+    from rmqtx.remoting.live.producer_list import PRODUCERS
     from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
     from rmqtx.verdicts.ledger.reconcile import RECONCILED
@@ -35,7 +36,7 @@ def _columns(command: str) -> Iterable[str]:
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
-        "doctor": INSTALLATION, "trace": TRACES,
+        "doctor": INSTALLATION, "trace": TRACES, "producers": PRODUCERS,
     }  # fmt: skip
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]

@@ -275,6 +275,16 @@ def flights_view(*, with_store: bool) -> View:
 
 
 #: Transactions that differ between two audits.
+PRODUCERS_VIEW = View(
+    (
+        plain("store", 6, may_be_cut=True), plain("producer_group", ALWAYS, "group", may_be_cut=True),
+        plain("pending_count", ALWAYS, "pending"), plain("client_id", 1, may_be_cut=True),
+        plain("address", 2), plain("language", 4), plain("client_version", 3, "version"),
+        plain("last_heartbeat_time_ms", 5, "heartbeat"), plain("is_proxy", 7, "proxy"),
+    ),
+    "no producer is connected",
+)
+
 DIFFERENCES_VIEW = View(
     (
         plain("transaction_id", ALWAYS),

@@ -10,6 +10,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "audit": "list every transaction with state, flags and evidence",
         "diagnose": "name the causes of what is unusual, by release",
         "report": "write a page: what is the matter, why, and the evidence",
+        "producers": "list connected producers and their pending transactions",
         "stores": "list stores: version, files, cursors, what can be trusted",
         "search": "find records by key, id, topic, property or body",
         "simulate": "predict the next rounds of the check, without a broker",

@@ -48,6 +48,7 @@ class StoreBroker:
             RequestCode.QUERY_MESSAGE: self._query,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self._all_producers,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self._cursors,
         }
 
@@ -163,9 +164,22 @@ class StoreBroker:
         table: dict[str, dict[str, str]] = {topic: {} for topic, _ in self.store.queues()}
         return response(request, body=json.dumps({"topicConfigTable": table}).encode())
 
+    def _ids(self, group: str) -> list[str]:
+        return ["10.0.0.9@1"] * (group in self.producers) + [PROXY_PRODUCER] * (group in self.proxied)
+
+    def _all_producers(self, request: Frame) -> Frame:
+        """The answer of brokers from 4.9.4 on; before, there is none at all."""
+        assert tuple(map(int, self.version.split("."))) >= (4, 9, 4)
+        one = {"remoteIP": "/10.0.0.9:1", "language": "JAVA", "version": 479, "lastUpdateTimestamp": 1795790423149}
+        groups = {
+            group: [{"clientId": name, **one} for name in self._ids(group)] for group in self.producers | self.proxied
+        }
+        inner = [{"clientId": "10.0.0.9@1", **one}]
+        return response(request, body=json.dumps({"data": {**groups, "CLIENT_INNER_PRODUCER": inner}}).encode())
+
     def _producers(self, request: Frame) -> Frame:
         group = request.fields["producerGroup"]
-        ids = ["10.0.0.9@1"] * (group in self.producers) + [PROXY_PRODUCER] * (group in self.proxied)
+        ids = self._ids(group)
         if not ids:
             remark = f"the producer group[{group}] not exist"
             return response(request, ResponseCode.SYSTEM_ERROR, remark)

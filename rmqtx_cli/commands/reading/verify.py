@@ -49,7 +49,6 @@ NAME = "verify"
 EXAMPLES = (
     Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
     Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),
-    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what the next start would destroy"),
     Example("rmqtx verify STORE --start-with 5.3.3", "before an upgrade or a downgrade: what that release does"),
     Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: a part of a large store each night"),
     Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "a store in object storage, with Spark"),
