@@ -14,6 +14,8 @@ from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
+#: Those that nothing else has.
+_OWN_MARKS = ("consumequeue", "batchconsumequeue", "checkpoint", "rocksdbstore")
 #: How deep a directory of a store can be below its root.
 _PARENTS_MAX = 4
 #: Directories of a store whose files have names like those of a log.
@@ -53,6 +55,15 @@ def is_root_without_log(files: FileSystem, place: str, names: Iterable[str]) -> 
     return not is_member and any(files.entry(joined(place, mark)) is not None for mark in _MARKS)
 
 
+def is_below_others_without_log(files: FileSystem, place: str) -> bool:
+    """Whether a directory below the given one is the root of a store whose log is elsewhere or lost.
+
+    Directories named `config` or `index` are common: one of the marks must be a store's own, and two must be there.
+    """
+    found = [mark for mark in _MARKS if files.entry(joined(place, mark)) is not None]
+    return len(found) > 1 and any(mark in _OWN_MARKS for mark in found)
+
+
 def file_is_no_store(place: str) -> NotAStore:
     """Return the error for a file in place of a store: an archive must be unpacked first."""
     advice = "give the directory that contains commitlog/"
@@ -90,14 +101,17 @@ def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
         return "the directory contains segment files, without the rest of a store", f"add {_option(place)}"
     below = [joined(place, name) for name in folders[:_SUBDIRECTORIES_MAX]]
     deeper = (joined(one, name) for one in below for name in _names(files, one))  # evidence/BROKER/store
-    for directories in (below, islice(deeper, _SUBDIRECTORIES_MAX)):
+    for part in (below, islice(deeper, _SUBDIRECTORIES_MAX)):
+        directories = list(part)
         stores = [one for one in directories if _is_store(files, one)]
         if len(stores) == 1:
             return f"did you mean {stores[0]}?", None
         if stores:
             names = [one.removeprefix(place).strip("/") for one in stores[:_NAMED_MAX]]
             names += ["…"] * (len(stores) > _NAMED_MAX)
-            return f"it contains {len(stores)} stores: {', '.join(names)}", f"rmqtx stores {shlex.quote(place)}"
+            is_cut = len(folders) > _SUBDIRECTORIES_MAX or len(directories) == _SUBDIRECTORIES_MAX
+            number = f"{'at least ' if is_cut else ''}{len(stores)} stores"
+            return f"it contains {number}: {', '.join(names)}", f"rmqtx stores {shlex.quote(place)}"
     if logs := _logs(files, below):
         return "it contains directories of segment files", f"add {' '.join(map(_option, logs))}"
     return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/", None

@@ -100,6 +100,11 @@ def usual_log_file_bytes(files: Iterable[tuple[str, int]]) -> int | None:
     return sizes.most_common(1)[0][0] if sizes else None
 
 
+def are_single(files: Iterable[tuple[str, int]]) -> bool:
+    """Whether only one of the files (name, bytes) is named like a segment and has bytes."""
+    return sum(bool(re.fullmatch(r"[0-9]{20}", name)) and size > 0 for name, size in files) == 1
+
+
 def number_of(conf: Mapping[str, str], *keys: str) -> int | None:
     """Return the length of a file from a broker's configuration; None if it is not set.
 

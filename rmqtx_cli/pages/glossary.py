@@ -14,11 +14,20 @@ from rmqtx.readers.index import index
 from rmqtx.readers.log import dledger, record_layout
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
-from rmqtx.readers.model.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
+from rmqtx.readers.model.tables import (
+    ALL_TABLES,
+    DLEDGER_ENTRIES,
+    EPOCHS,
+    REDO_LOG,
+    ROCKSDB_TRANSACTIONS,
+    STATE_TABLE,
+    TRACES,
+)
 from rmqtx.readers.old_tables import redo_log, state_table
 from rmqtx.readers.queues import consume_queue, consume_queue_extension
 from rmqtx.readers.rocksdb import rocksdb_queues, rocksdb_transactions
 from rmqtx.readers.store import checkpoint
+from rmqtx.remoting.live.producer_list import PRODUCERS
 from rmqtx.remoting.producer import unique_keys
 from rmqtx.remoting.protocol import frames
 from rmqtx.remoting.protocol.codes import ResponseCode
@@ -68,6 +77,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
+    "traces": TRACES, "producers": PRODUCERS,
     "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
     "installation": INSTALLATION,
 }  # fmt: skip

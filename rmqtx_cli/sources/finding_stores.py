@@ -10,7 +10,7 @@ from rmqtx.readers.storage.file_systems import files_of
 from rmqtx.readers.storage.places import FileSystem, joined
 from rmqtx.readers.storage.refused import unreadable
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.readers.store.store_roots import log_directories
+from rmqtx.readers.store.store_roots import is_below_others_without_log, log_directories
 
 _DEPTH_MAX = 6
 #: Directories inside a store, which contain no other store.
@@ -41,7 +41,7 @@ def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> tuple[list[St
 def _roots(files: FileSystem, directory: str, depth: int, refused: list[SourceError]) -> Iterator[str]:
     try:
         names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
-        is_root = bool(log_directories(files, directory, names))
+        is_root = bool(log_directories(files, directory, names)) or is_below_others_without_log(files, directory)
     except (FileNotFoundError, NotADirectoryError):  # also a directory that was removed meanwhile
         return
     except OSError as error:

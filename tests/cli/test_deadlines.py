@@ -131,3 +131,22 @@ def test_the_settings_are_those_of_the_release(rmqtx: Run, corpus_store: Stores,
         lines = rmqtx("pending", store, *words).out.splitlines()
         last_ms = max(json.loads(line)["discard_at_ms"] for line in lines)
         assert 14 * seconds * 1_000 <= last_ms - now_ms <= 18 * seconds * 1_000
+
+
+def test_a_discarded_transaction_that_is_expired_again_is_open(
+    rmqtx: Run, corpus_store: Stores
+) -> None:
+    """The check reads copies of it again, and discards them because of their age: listed as a committed one is."""
+    store = corpus_store("parallel-5.3.3")
+    audited = {
+        row["transaction_id"]: row
+        for row in json.loads(rmqtx("audit", store, "--format", "json", "--where", "state = DISCARDED").out)
+        if row["next_event"] == "expired"
+    }
+    assert audited
+    listed = json.loads(rmqtx("pending", store, "--all-open", "--format", "json").out)
+    assert set(audited) <= {row["transaction_id"] for row in listed}
+    noted = rmqtx("pending", store).err
+    assert f"{len(audited)} decided or discarded transactions with open copies, which the check discards" in noted
+    shown = rmqtx("show", next(iter(audited)), "--store", store).out
+    assert "\nnext    discarded without asking, because of its age" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +32,21 @@ def test_nothing_is_in_it_and_nothing_is_wrong_with_it(rmqtx: Run, name: str) ->
     rows = [json.loads(line) for line in rmqtx("verify", store, *version, "--format", "jsonl").out.splitlines()]
     # A broker that is killed at once has not written its cursors yet; there is nothing that they could decide.
     assert {row["code"] for row in rows} <= ({"config-missing"} if corpus.recipe(name)["stop"] == "kill" else set())
+
+
+def test_a_store_without_its_log_is_found_below_a_directory(rmqtx: Run, tmp_path: Path) -> None:
+    for name in ("empty-4.3.0", "common-4.9.7"):
+        corpus.unpack(name, tmp_path / "all" / name)
+    (tmp_path / "all" / "project" / "config").mkdir(parents=True)  # a directory of anything
+    (tmp_path / "all" / "project" / "index").mkdir()
+    rows = json.loads(rmqtx("stores", tmp_path / "all", "--format", "json").out)
+    assert [Path(row["store"]).parent.name for row in rows] == ["common-4.9.7", "empty-4.3.0"]
+
+
+def test_a_number_of_stores_that_were_not_all_looked_for_is_a_least_number(rmqtx: Run, tmp_path: Path) -> None:
+    for number in range(70):
+        (tmp_path / f"b{number:02}" / "commitlog").mkdir(parents=True)
+        if number in (9, 69):
+            err = rmqtx("audit", tmp_path).err
+            assert ("it contains 10 stores" in err) == (number == 9)
+            assert ("it contains at least 64 stores" in err) == (number == 69)

@@ -42,6 +42,20 @@ def test_a_given_length_that_fits_no_file_gets_advice_to_correct_it(rmqtx: Run, 
     assert "advice: correct mappedFileSizeCommitLog in the configuration" in result.err
 
 
+def test_one_shorter_file_alone_may_have_been_cut_off(rmqtx: Run, tmp_path: Path) -> None:
+    """Then the length in the configuration is right, and the advice must not be to change it."""
+    root = corpus.unpack("common-4.9.7", tmp_path / "store")
+    (file,) = (root / "commitlog").iterdir()
+    os.truncate(file, 180_000)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=262144\n")
+    result = rmqtx("verify", str(root), "--broker-conf", str(conf))
+    assert "if the file was cut off, replace it from a backup or a slave" in result.err
+    assert "advice: correct mappedFileSizeCommitLog" not in result.err
+    made = rmqtx("salvage", str(root), "--to", str(tmp_path / "new"))
+    assert "which is a guess; set it with --broker-conf or --segment-size" in made.err
+
+
 def test_an_empty_abort_may_be_of_rmqtx(rmqtx: Run, tmp_path: Path) -> None:
     root = corpus.unpack("common-4.9.7", tmp_path / "store")
     (root / "abort").write_bytes(b"")

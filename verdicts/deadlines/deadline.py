@@ -32,9 +32,14 @@ NEVER_ASKED_FLAG = "never_asked"
 _ASKED_ADVICE = (Advice.CLOSE, Advice.WAIT)
 
 
+#: The next events of copies that the check reads.
+_REACHED = (NextEvent.ASKED, NextEvent.PUT_BACK, NextEvent.EXPIRED, NextEvent.DISCARDED, NextEvent.DROPPED)
+
+
 def is_open_row(rows: pa.Table) -> pa.Array:
-    """Which rows the check will still reach: PENDING, and decided or discarded ones that are checked again."""
+    """Which rows the check will still reach: PENDING, and decided or discarded ones of which it reads a copy again."""
     is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
+    is_asked = pc.or_(is_asked, pc.is_in(rows["next_event"], value_set=pa.array(_REACHED)))
     return pc.or_(pc.equal(rows["state"], State.PENDING), is_asked)
 
 
@@ -57,7 +62,8 @@ class Deadline:
 
 def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
     """Return the deadline of a row of TRANSACTIONS; None if the check will not reach it again."""
-    if transaction["state"] != State.PENDING and transaction["advice"] not in _ASKED_ADVICE:
+    is_reached = transaction["advice"] in _ASKED_ADVICE or transaction.get("next_event") in _REACHED
+    if transaction["state"] != State.PENDING and not is_reached:
         return None
     known = predicted.get(transaction["store"])
     if transaction.get("next_event") == NextEvent.CUT:

@@ -232,7 +232,7 @@ def future_findings(store: Store, future: Prediction) -> list[Finding]:
         ))  # fmt: skip
     if future.differing:
         found.append(Finding(
-            store.root, "start-differs", expected="the same next events in each possible release",
+            store.root, "start-differs", expected="the same next events of the half copies in each possible release",
             actual="; ".join(future.differing),
         ))  # fmt: skip
     return found

@@ -56,11 +56,20 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
 
 
 def _advice_on_size(directory: StartDirectory) -> str | None:
-    """The advice where the given length fits no file, and all files have one other length."""
-    sizes = {entry.size_bytes for entry in directory.entries if not entry.is_directory}
-    if len(sizes) != 1 or directory.file_bytes in sizes:
+    """The advice where the given length fits no file, and all files have one other length.
+
+    One shorter file alone may have been cut off: then the length in the configuration is right.
+    """
+    sizes = [entry.size_bytes for entry in directory.entries if not entry.is_directory]
+    if len(set(sizes)) != 1 or directory.file_bytes in sizes:
         return None
-    return f"correct {directory.setting} in the configuration: each of these files has {sizes.pop()} bytes"
+    if len(sizes) == 1 and sizes[0] < directory.file_bytes:
+        return (
+            f"if the file was cut off, replace it from a backup or a slave, or salvage the store with --broker-conf "
+            f"FILE; only if {sizes[0]} bytes is the length of the broker's files, correct {directory.setting} in the "
+            "configuration"
+        )
+    return f"correct {directory.setting} in the configuration: each of these files has {sizes[0]} bytes"
 
 
 def refusals_of_directory(store: Store, directory: StartDirectory, rules: RecoveryRules) -> Iterator[Finding]:

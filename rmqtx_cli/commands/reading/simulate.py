@@ -362,7 +362,8 @@ def _rows(
         stuck = None if last is None else stuck_line(last)
         if stuck is not None:
             voice.note(prefix + stuck)
-        voice.note(prefix + ends_line(ends, max(times, default=None), sum(rows["written_bytes"].to_pylist())))
+        if ends:  # else one line of the counts reports it
+            voice.note(prefix + ends_line(ends, max(times, default=None), sum(rows["written_bytes"].to_pylist())))
         return
     played: list[Round | AskingRound] = []
     every: Iterator[Round | AskingRound] = simulated.rounds()

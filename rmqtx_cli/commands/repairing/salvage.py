@@ -33,6 +33,8 @@ EXAMPLES = (
 
 #: mappedFileSizeCommitLog is an int of Java.
 _SEGMENT_BYTES_MAX = (1 << 31) - 1
+#: The length of log files by default.
+_SEGMENT_BYTES_DEFAULT = 1 << 30
 
 FileArguments = Annotated[
     list[Path],
@@ -109,7 +111,8 @@ def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> 
     from rmqtx_cli.output.accounting import amounts_of
 
     if is_guess:
-        voice.note(f"{to}: log files of {size(result.segment_bytes)}, which is a guess; set it with --segment-size")
+        length = size(result.segment_bytes)
+        voice.note(f"{to}: log files of {length}, which is a guess; set it with --broker-conf or --segment-size")
     voice.findings(result.findings)
     for line in _lines(result):
         voice.note(f"{to}: {line}")
@@ -153,14 +156,16 @@ def _sizes(
 
     Shape: the second value is whether the length of log files is a guess.
     """
-    from rmqtx.repairs.records.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
+    from rmqtx.repairs.records.store_sizes import are_single, store_sizes, usual_log_file_bytes, with_log_files_of
     from rmqtx.repairs.salvage.scan_for_records import sources_of
 
     sizes = store_sizes(store, conf)
     is_configured = any(key.lower().endswith("filesizecommitlog") for key in conf or ())
     if segment_bytes is None and not is_configured:
-        found = sources_of(files)
-        segment_bytes = usual_log_file_bytes((Path(source.file).name, source.size_bytes) for source in found)
+        found = [(Path(source.file).name, source.size_bytes) for source in sources_of(files)]
+        segment_bytes = usual_log_file_bytes(found)
+        if segment_bytes is not None and segment_bytes != _SEGMENT_BYTES_DEFAULT and are_single(found):
+            return with_log_files_of(sizes, segment_bytes), True  # the only file may have been cut off
     is_guess = segment_bytes is None and not is_configured and (store is None or not store.commit_log)
     return with_log_files_of(sizes, segment_bytes), is_guess
 
