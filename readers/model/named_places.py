@@ -10,10 +10,11 @@ from pathlib import PurePosixPath
 #: The kinds of places. `final` is the commit-log offset of a COMMIT record, `at` that of any record's byte.
 HALF, OP, AT, FINAL = "half", "op", "at", "final"
 _TYPED = re.compile(r"(?:(?P<where>.+)/)?(?P<kind>half|op|at|final):(?P<number>\d{1,19})")
-#: How brokers write places in their logs, and rmqtx names its columns. A line that has both is of one record.
-_LOGGED_BYTE = re.compile(r"\bcommit_?log_?offset['\"]?\s*[=:]\s*(\d{1,19})\b", re.IGNORECASE)
+#: How brokers write places in their logs, and rmqtx in columns and sentences. A line that has both is of one record.
+_LOGGED_BYTE = re.compile(r"\bcommit[-_]?log[_ ]?offset['\"]?\s*[=: ]\s*(\d{1,19})\b", re.IGNORECASE)
+_LOGGED_OP = re.compile(r"\bop queue offset (\d{1,19})\b")
 _LOGGED_NUMBER = re.compile(
-    r"\b(?:(?:half_?)?queue_?)?offset['\"]?\s*[=:]\s*(\d{1,19})\b|\bhalf offset (\d{1,19})\b", re.IGNORECASE
+    r"\b(?:(?:half_?)?queue_?)?offset['\"]?\s*[=:]\s*(\d{1,19})\b|\bhalf (?:queue )?offset (\d{1,19})\b", re.IGNORECASE
 )
 _BROKER = re.compile(r"\bbrokerName=([^,\]\s]+)")
 _LARGEST = (1 << 63) - 1
@@ -54,7 +55,7 @@ class NamedPlace:
         if self.is_line and broker_name is None:
             return True  # a store without its configuration has no name
         where = self.where.rstrip("/")
-        return where in (root.rstrip("/"), PurePosixPath(root).name, broker_name)
+        return where in (root.rstrip("/"), PurePosixPath(root).name, root.partition("@")[2], broker_name)
 
 
 def named_place(text: str) -> NamedPlace | None:
@@ -69,6 +70,9 @@ def named_place(text: str) -> NamedPlace | None:
     half = None if number is None else int(number[1] or number[2])
     if byte is not None:
         return _valid(NamedPlace(AT, int(byte[1]), where, half, is_line=True))
+    op = _LOGGED_OP.search(text)
+    if op is not None:
+        return _valid(NamedPlace(OP, int(op[1]), where, is_line=True))
     return None if half is None else _valid(NamedPlace(HALF, half, where, is_line=True))
 
 

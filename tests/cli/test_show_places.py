@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rmqtx.readers.model.named_places import AT, FINAL, HALF, NamedPlace, keys_of_cell, named_place
+from rmqtx.readers.model.named_places import AT, FINAL, HALF, OP, NamedPlace, keys_of_cell, named_place
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.field import field_stores
@@ -52,6 +53,10 @@ def ids(rmqtx: Run, name: str, *more: object) -> list[str]:
             NamedPlace(AT, 2759, "broker-a", 8, is_line=True),
         ),
         ("Half offset 8 has been committed/rolled back", NamedPlace(HALF, 8, is_line=True)),
+        ("half queue offset 8 is at or after the check cursor 0", NamedPlace(HALF, 8, is_line=True)),
+        ("no COMMIT record; op queue offset 3", NamedPlace(OP, 3, is_line=True)),
+        ("COMMIT record at commit-log offset 3775", NamedPlace(AT, 3775, is_line=True)),
+        ("queue offset 8", None),
         ('"half_queue_offset":8,"x":1', NamedPlace(HALF, 8, is_line=True)),
     ],
 )
@@ -208,19 +213,46 @@ def test_all_keys_of_a_cell_find_the_transaction(rmqtx: Run, common: Path) -> No
     assert rows[0]["transaction_id"] in ids(rmqtx, rows[0]["keys"], common)
 
 
-def test_live_places_are_those_of_the_files(rmqtx: Run) -> None:
+@contextmanager
+def served(name: str) -> Iterator[str]:
+    """The address of a broker that serves a store of the corpus."""
     from rmqtx.readers.store.broker_settings import broker_settings
     from rmqtx.readers.store.store import open_store
 
-    root, recipe = unpacked("fifteen-5.3.3"), corpus.recipe("fifteen-5.3.3")
-    store = open_store(root)
+    store, recipe = open_store(unpacked(name)), corpus.recipe(name)
     settings = broker_settings(store, conf=recipe["broker_conf"], version=recipe["version"])
+    with FakeServer(StoreBroker(store, settings, recipe["version"])) as server:
+        yield server.address
+
+
+def test_live_places_are_those_of_the_files(rmqtx: Run) -> None:
+    root = unpacked("fifteen-5.3.3")
     [row] = json.loads(rmqtx("audit", root, "--format", "json").out)
     copy = row["half_copies"][3]
-    with FakeServer(StoreBroker(store, settings, recipe["version"])) as server:
-        live = ("--broker", server.address)
+    with served("fifteen-5.3.3") as address:
+        live = ("--broker", address)
         for place in (f"half:{copy['queue_offset']}", f"at:{copy['commit_log_offset']}"):
             assert ids(rmqtx, place, *live) == [row["transaction_id"]]
         result = rmqtx("show", "half:9999", *live)
         assert result.status == 16
         assert "has queue offsets 0 to " in result.err
+
+
+def test_live_op_messages_and_commit_records_give_their_transactions(rmqtx: Run) -> None:
+    root = unpacked("common-5.3.3")
+    rows = json.loads(rmqtx("audit", root, "--format", "json").out)
+    row = next(row for row in rows if row["final_records"] and row["op_marks"])
+    mark, final, half = row["op_marks"][0], row["final_records"][0], row["half_copies"][0]
+    with served("common-5.3.3") as address:
+        live = ("--broker", address)
+        by_op = ids(rmqtx, f"op:{mark['queue_offset']}", *live)
+        assert by_op == ids(rmqtx, f"op:{mark['queue_offset']}", root)
+        assert ids(rmqtx, f"at:{mark['commit_log_offset']}", *live) == by_op
+        assert ids(rmqtx, f"final:{final['commit_log_offset']}", *live) == [row["transaction_id"]]
+        line = f"Restored in queueOffset={half['queue_offset'] + 1}, commitLogOffset={half['commit_log_offset']}"
+        shown = rmqtx("show", line, *live)
+        assert row["transaction_id"] in shown.out
+        assert f"the line has queue offset {half['queue_offset'] + 1}" in shown.err
+        for place in (f"final:{half['commit_log_offset']}", "elsewhere/half:0", f"at:{half['commit_log_offset'] + 1}"):
+            assert rmqtx("show", place, *live).status == 16
+        assert ids(rmqtx, f"{address}/half:{half['queue_offset']}", *live) == [row["transaction_id"]]
