@@ -176,12 +176,11 @@ def test_a_store_is_named_in_front(rmqtx: Run, fifteen: Path, common: Path) -> N
 
 
 def test_a_key_that_looks_like_a_place_is_found_too(rmqtx: Run, fifteen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmqtx.verdicts.audit import lookups, place_search
+    from rmqtx.readers.model import identities
 
     [row] = json.loads(rmqtx("audit", fifteen, "--format", "json").out)
-    real = lookups.is_named
-    for module in (lookups, place_search):
-        monkeypatch.setattr(module, "is_named", lambda name, *more: name == "half:99999" or real(name, *more))
+    real = identities.keys_of
+    monkeypatch.setattr(identities, "keys_of", lambda keys: [*real(keys), "half:99999"])
     shown = rmqtx("show", "half:99999", fifteen)
     assert shown.status == 0
     assert f"half:99999 is an id or a key of {row['transaction_id']}; no transaction is at half queue" in shown.err
