@@ -12,16 +12,20 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.identities import NAMES_ADVICE, SHORT_ID_LENGTH_MIN, are_short_for
+from rmqtx.readers.model.named_places import NamedPlace, keys_of_cell, named_place
+from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.check_stops import live_stops
 from rmqtx.remoting.live.deadlines import predict_from_live
+from rmqtx.remoting.live.place_reads import range_words
 from rmqtx.remoting.live.producers import with_producers
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.verdicts.audit.lookups import open_rows, short_note, undecidable_findings
+from rmqtx.verdicts.audit.place_search import PlaceWords
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -70,16 +74,24 @@ def pending(
 
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None, short: bool = False,
+    facts: Sequence[LiveStore] | None = None, short: bool = False, places: bool = False,
 ) -> VerdictReading:
     """Return the transactions named by an id, the message id of any of their records, or a business key.
 
     `short`: if there are none, those in the half queues whose id begins or ends with the text; a note reports this.
+    `places`: also those of a place (`named_place`), and for all keys of a table's cell; acts do not take them.
     Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
     """
 
     def by_name(sources: list[LiveWitnesses]) -> Named:
+        if place is not None and (at_place := _at_place(sources, place, starts)):
+            for source in sources:
+                source.ask_index([identity])  # a key may have the form of a place
+            return _union([at_place, *(source.named_by([identity]) for source in sources)])
+        if cell:
+            each = [_named(sources, [word]) for word in cell]
+            return {name: topic for name, topic in each[0].items() if all(name in one for one in each)}
         named = _named(sources, [identity])
         others.extend(source.other_id_words(identity) for source in sources)
         if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
@@ -91,7 +103,18 @@ def show(
 
     shortened: list[str] = []
     others: list[str] = []
+    starts: dict[str, int] = {}
+    place = named_place(identity) if places else None
+    cell = keys_of_cell(identity) if places else ()
+    facts = [live_store(broker) for broker in brokers] if facts is None else facts
     reading = _reading(brokers, members, pace, by_name, facts=facts)
+    if place is not None:
+        roots = {fact.root for fact in facts if place.is_in(fact.root, fact.broker.name)}
+        reading.notes += PlaceWords(place, roots, starts).notes(reading.table(), identity)
+        if not place.is_of_log:
+            what = "the broker returns only the record to which its queue leads; its files show others of that number"
+            reading.notes.append(Note(NoteKind.HOW, what))
+        others.extend(range_words(fact, place) for fact in facts)
     if shortened:
         reading.notes.append(short_note(identity, shortened))
     if not reading.table().num_rows:
@@ -127,6 +150,17 @@ def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool
     for source in sources if left else ():
         source.search_without_index(left)
     return _union(source.named_by(words, only_ids=only_ids) for source in sources)
+
+
+def _at_place(sources: list[LiveWitnesses], place: NamedPlace, starts: dict[str, int]) -> Named:
+    """Return the transactions at a place; `starts` gets where the record is that begins there, by broker."""
+    named: Named = {}
+    for source in sources:
+        found, offsets = source.at_place(place)
+        named.update(found)
+        if offsets and place.is_of_log:
+            starts[source.root] = place.number
+    return named
 
 
 def _union(parts: Iterable[Named]) -> Named:

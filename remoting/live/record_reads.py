@@ -37,7 +37,7 @@ class LiveReads:
     """
 
     def __init__(self, facts: LiveStore, pace: Pace) -> None:
-        self._facts, self._broker, self._pace = facts, facts.broker, pace
+        self._facts, self._broker, self.pace = facts, facts.broker, pace
         self.gathered = CollectedWitnesses(facts.root)
         self.gaps: list[UnreadEntries] = []
         self.message_ids: dict[str, int] = {}
@@ -52,13 +52,13 @@ class LiveReads:
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
         """Yield the records of a part of a queue."""
-        bodies = records(self._broker, topic, queue_id, begin, end, self._pace, self.gaps)
+        bodies = records(self._broker, topic, queue_id, begin, end, self.pace, self.gaps)
         return blocks_of(bodies, self._facts.root, self._facts.findings)
 
     def read_index(self, keys: Iterable[tuple[str, str]]) -> None:
         """Add the records that the index has under some keys; a key with more records than it returns is a finding."""
         incomplete: list[str] = []
-        bodies = queries(self._broker, keys, self._pace, incomplete)
+        bodies = queries(self._broker, keys, self.pace, incomplete)
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             self.gathered.add(block)
         self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
@@ -68,7 +68,7 @@ class LiveReads:
         offset = offset_of(identity)
         if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
             return  # most ids have the form of message ids, but are not message ids
-        for _, body in views(self._broker, [offset], self._pace):
+        for _, body in views(self._broker, [offset], self.pace):
             for block in blocks_of([body or b""], self._facts.root, []):
                 own = block.message_ids().to_pylist()[0]
                 if len(block) == 1 and own == identity.upper():
@@ -76,6 +76,13 @@ class LiveReads:
                     self.gathered.add(block)
                 elif len(block) == 1:
                     self.other_ids[identity] = own
+
+    def at_offset(self, offset: int) -> Iterator[Block]:
+        """Return the record that begins at a commit-log offset; nothing if none begins there."""
+        if self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
+            for _, body in views(self._broker, [offset], self.pace):
+                for block in blocks_of([body or b""], self._facts.root, []):
+                    yield block.take(block.commit_log_offsets == offset)
 
     @property
     def lone_names(self) -> set[str]:

@@ -26,6 +26,7 @@ from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import offset_of
+from rmqtx.readers.model.named_places import AT, NamedPlace
 from rmqtx.readers.model.releases import TIMERS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
@@ -39,6 +40,7 @@ from rmqtx.readers.store.store import (
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
 from rmqtx.remoting.live.misdirected_decisions import LiveRecords
+from rmqtx.remoting.live.place_reads import read_place
 from rmqtx.remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from rmqtx.remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
@@ -117,6 +119,19 @@ class LiveWitnesses:
             for name in reversed(self._known_as.get(word, ()))
             if name.identity is not None and (not only_ids or name.transaction_id in (None, word))
         }
+
+    @property
+    def root(self) -> str:
+        """The broker's value in the column `store`."""
+        return self._facts.root
+
+    def at_place(self, place: NamedPlace) -> tuple[Named, list[int]]:
+        """Return the transactions of the records at a place, and where these records begin."""
+        offsets = read_place(self._reads, self._facts, place)
+        words = {f"{AT}:{offset}": offset for offset in offsets}
+        known = self._gathered.named_by(words)
+        named = {name.identity: name.topic for names in known.values() for name in names if name.identity is not None}
+        return named, offsets
 
     def _with_all_of_rocksdb(self, *, is_whole: bool) -> pa.Table:
         """Return the half copies, with those of all transactions in RocksDB; if not `is_whole`, only unsettled ones.

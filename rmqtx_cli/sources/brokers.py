@@ -132,7 +132,9 @@ class BrokerSource:
         from rmqtx.remoting.live.lookups import show
 
         live = self.brokers
-        return show(live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True)
+        return show(
+            live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True, places=True
+        )
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """See `Source`."""

@@ -125,7 +125,8 @@ class FileSource:
         table = self.database.read(self.stores)
         with shown("searching", self.voice) as progress:
             reading = show(
-                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, progress=progress
+                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, places=True,
+                progress=progress,
             )
         reading.batches = with_entries(reading.batches, table)
         return reading

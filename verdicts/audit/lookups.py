@@ -15,7 +15,8 @@ from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
 from rmqtx.readers.model.columns import rows_where
 from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.identities import SHORT_ID_LENGTH_MIN, are_short_for, is_named, offset_of
+from rmqtx.readers.model.identities import SHORT_ID_LENGTH_MIN, are_short_for, is_named, keys_of, offset_of
+from rmqtx.readers.model.named_places import keys_of_cell, named_place
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -24,6 +25,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.audit.message_ids import stores_of_message_id
 from rmqtx.verdicts.audit.not_found import not_found
+from rmqtx.verdicts.audit.place_search import PlaceSearch
 from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.check.check_rules import supposed_version
@@ -126,27 +128,39 @@ def show(
     at_ms: int | None = None,
     scan: bool = False,
     short: bool = False,
+    places: bool = False,
     progress: Progress | None = None,
 ) -> VerdictReading:
     """Return the transactions for an id, the message id of any of their records, or a business key.
 
-    `short`: if nothing has this name, those with an id that begins or ends with it, with a note.
+    `short`: if nothing has this name, those with an id that begins or ends with it, with a note. `places`: also for a
+    place of one of their records (`named_place`), and for all keys of a table's cell; acts do not take them.
     Shape:  rows of TRANSACTIONS.
     Order:  first half copy.
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if parts could not be read.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
+    place = named_place(identity) if places else None
+    search = None if place is None else PlaceSearch(list(facts.values()), place)
+    cell = keys_of_cell(identity) if places else ()
 
     def by_name(files: list[DerivedFiles]) -> _Named:
-        named: _Named = {}
+        words = list(cell) or [identity, *(() if search is None else search.message_ids())]
+        found: dict[str, _Named] = {word: {} for word in words}
         for part in files:
-            named.update(part.transactions_of([identity]).get(identity, {}))
-        if not named:
+            for word, named in part.transactions_of(words).items():
+                found[word].update(named)
+        shared = set.intersection(*map(set, found.values())) if cell else set().union(*found.values())
+        if not shared or (search is not None and not any(found[word] for word in search.message_ids())):
             raise Untrusted(f"{identity} is not in the index")
-        return named
+        return {name: named[name] for named in found.values() for name in named if name in shared}
 
-    table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
+    is_scan = scan or at_ms is not None
+    if search is not None and not is_scan and (why := search.why_scanned):
+        reading.notes.append(_scanned_for(why))
+        is_scan = True
+    table = None if is_scan else _by_derived_files(reading, facts, by_name)
     if table is not None and _depends_on_assumed_check_max(table, facts):
         reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
         table = None
@@ -161,7 +175,10 @@ def show(
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(rows.filter(are_short_for(identity, rows["transaction_id"])))
                 similar.update(dict.fromkeys(_keys_that_begin(rows, identity)))
-            return rows_named(rows, identity, with_message_id)
+            if cell:
+                return rows.filter(_have_all_keys(rows, cell))
+            named = _is_named(rows, identity, with_message_id)
+            return rows.filter(named if search is None else pc.or_(named, search.are_at(rows)))
 
         with_message_id = stores_of_message_id(stores, identity)
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
@@ -169,9 +186,15 @@ def show(
         table = pa.concat_tables(shortened)
         reading.notes.append(short_note(identity, table["transaction_id"].to_pylist()))
     if not table.num_rows:
-        raise not_found(stores, identity, reading, list(similar), at_ms)
+        raise not_found(stores, identity, reading, list(similar), at_ms, search)
+    if search is not None:
+        reading.notes += search.notes(table, identity)
     reading.batches = table.to_batches()
     return reading
+
+
+def _have_all_keys(rows: pa.Table, keys: Collection[str]) -> pa.Array:
+    return pa.array([set(keys) <= set(keys_of(own)) for own in rows["keys"].to_pylist()], pa.bool_())
 
 
 def lookup(

@@ -11,6 +11,7 @@ from rmqtx.readers.model.units import time_text
 from rmqtx.readers.storage.refused import ADVICE
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.message_ids import other_id_words
+from rmqtx.verdicts.audit.place_search import PLACES_ADVICE, PlaceSearch
 from rmqtx.verdicts.model.reading import VerdictReading
 
 _SHOWN_MAX = 3
@@ -18,11 +19,12 @@ _SHOWN_MAX = 3
 
 def not_found(
     stores: Sequence[Store], identity: str, reading: VerdictReading, similar: Sequence[str] = (),
-    at_ms: int | None = None,
+    at_ms: int | None = None, search: PlaceSearch | None = None,
 ) -> RmqtxError:
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
-    `similar`: names that begin like it. `at_ms`: the past time as of which it was searched.
+    `similar`: names that begin like it. `at_ms`: the past time as of which it was searched. `search`: the
+    place that the name is, if it is one.
 
     Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have
             only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if
@@ -34,10 +36,10 @@ def not_found(
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:
-        other = other_id_words(stores, identity)
+        other = other_id_words(stores, identity) if search is None else search.why_nothing()
         return NoSuchTransaction(
             f"no transaction {_quoted(identity)} in {roots}{other}", actual=other or None,
-            advice=_advice(identity, similar),
+            advice=_advice(identity, similar) if search is None else PLACES_ADVICE,
         )
     unread = f"no transaction {_quoted(identity)} in the readable part of {roots}; some parts cannot be read"
     if unreadable:

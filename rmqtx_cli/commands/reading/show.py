@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 NAME = "show"
 EXAMPLES = (
-    Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY)"),
-    Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by the message id of any of its records"),
-    Example("rmqtx show ORDER-4711 --store STORE --format json", "by business key, for a script"),
+    Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY), or message id"),
+    Example("rmqtx show half:342 --store STORE", "by half queue offset; at:327446 is a byte of the commit log"),
+    Example("rmqtx show 'offset=342 commitLogOffset=327446' --store STORE", "by a line of a broker's log"),
     Example(
         "rmqtx show ORDER-4711 --store STORE --broker-logs ~/logs/rocketmqlogs", "with the lines of the broker's logs"
     ),
-    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
+    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "by business key, on live brokers"),
 )
 
 IdArgument = Annotated[
     str,
     typer.Argument(
         parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction id, message id of any of its records, or business key",
+        help="Transaction id, message id of any of its records, business key, or place: half:N, op:N, at:N, final:N",
     ),
 ]
 MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store")]
@@ -81,6 +81,12 @@ def command(
 
     The last lines show which consumer groups have read its message. If several transactions have the key, they are
     listed.
+
+    A place is half:N or op:N (number in the half or op queue), at:N (the record that covers a byte of the commit log)
+    or final:N (the same, a COMMIT record). STORE/ or BROKER/ in front of a place names one of several. A line of a
+    broker's log with commitLogOffset= or offset= is a place too. Several keys name the transaction that has them all.
+    For half:N and op:N the log is scanned: several records can have one number, and all are listed. A live broker
+    returns only the record to which its queue leads now, and finds a record only by its first byte.
     """
     identity = identity.strip()
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
