@@ -48,10 +48,11 @@ class CheckedChange:
     """The change of one broker's settings, with the refusals of the guards.
 
     Shape: `changes`: the settings to set; a value that is there already is not sent. `error`: why the broker could not
-           be read; then there are no changes.
+           be read; then there are no changes. `broker` is None if it could not even be reached.
     """
 
-    broker: Broker
+    root: str
+    broker: Broker | None
     action: ActKind
     changes: tuple[SettingChange, ...] = ()
     refusals: list[Refusal] = field(default_factory=list)
@@ -63,8 +64,13 @@ class CheckedChange:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the settings will be changed."""
-        return self.error is None and not self.refusals
+        """Whether the settings will be changed, or the hold recorded."""
+        return self.error is None and not self.refusals and not self.is_needless
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether it is a hold of a broker whose limits are high enough, and that this journal does not hold."""
+        return self.error is None and not self.refusals and self.action == ActKind.HOLD and not self.changes
 
     @property
     def sent(self) -> dict[str, str]:
@@ -79,7 +85,7 @@ def checked_hold(
     broker: Broker, hold: Hold | None, now_ms: int, until_ms: int, overrides: Sequence[str] = ()
 ) -> CheckedChange:
     """Plan the hold of one broker. `hold`: the one that the journal has; it is extended."""
-    found = CheckedChange(broker, ActKind.HOLD, until_ms=until_ms, hold=hold)
+    found = CheckedChange(broker.root, broker, ActKind.HOLD, until_ms=until_ms, hold=hold)
     try:
         halves = read_open_halves(broker)
         found.refusals = list(hold_refusals(_situation(found, halves), overrides))
@@ -131,7 +137,7 @@ def _preview(halves: OpenHalves, forecast: Forecast, found: CheckedChange) -> Pr
 
 def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] = ()) -> CheckedChange:
     """Plan the release of one broker: the values before the hold."""
-    found = CheckedChange(broker, ActKind.RELEASE, hold=hold)
+    found = CheckedChange(broker.root, broker, ActKind.RELEASE, hold=hold)
     try:
         halves = read_open_halves(broker)
         if hold is not None:
@@ -177,9 +183,10 @@ def change_settings(
     Order: that of the changes. Raises: UnwritableFile before anything is done, if no receipt can be written.
     """
     journal.prepare()
+    changes = [one for one in changes if not one.is_needless]
     for one in changes:
         one.receipt = Receipt(
-            one.action, None, one.broker.root, reason=reason, overrides=list(overrides), settings=list(one.changes),
+            one.action, None, one.root, reason=reason, overrides=list(overrides), settings=list(one.changes),
             until_time_ms=one.until_ms,
         )
         if one.action == ActKind.RELEASE and one.hold is not None:
@@ -200,9 +207,10 @@ def change_settings(
 
 
 def _change(one: CheckedChange, journal: Journal) -> None:
-    receipt = _receipt(one)
+    receipt, broker = _receipt(one), one.broker
+    assert broker is not None
     try:
-        conf = one.broker.config()
+        conf = broker.config()
     except RemotingError as error:
         _end(one, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error}")
         return
@@ -218,7 +226,7 @@ def _change(one: CheckedChange, journal: Journal) -> None:
         return
     entry = receipt.asked(RequestCode.UPDATE_BROKER_CONFIG.name, one.sent)
     try:
-        answer = one.broker.update_config(one.sent)
+        answer = broker.update_config(one.sent)
         entry.answered(answer.code, answer.remark)
     except Unreachable as error:
         _end(one, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error}")
@@ -227,7 +235,7 @@ def _change(one: CheckedChange, journal: Journal) -> None:
         receipt.notes.append(f"{error.message}; the broker may have received the request")
         answer = None
     try:
-        conf = one.broker.config()
+        conf = broker.config()
     except RemotingError as error:
         _end(one, journal, ActOutcome.UNKNOWN, f"the settings were not read back: {error}")
         return

@@ -96,8 +96,7 @@ def _discards_pending(situation: SettingsSituation) -> Found:
     if not parts:
         return None
     return (
-        "; ".join(parts), "let their producers answer, or decide them: rmqtx pending -n HOST:PORT, rmqtx plan; then "
-        "release again",
+        "; ".join(parts), "let their producers answer, or decide them (rmqtx pending lists them), then release again",
     )
 
 

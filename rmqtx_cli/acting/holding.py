@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
 
+#: Outcomes of acts that were begun: refusals of guards are printed before.
+_SHOWN_AFTER = (ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER, ActOutcome.UNKNOWN)
 #: Transactions that a line names.
 _NAMED_MAX = 5
 HoldOverrideOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--override", metavar="GUARD", autocompletion=completion.guards,
+        "--override", metavar="GUARD", autocompletion=completion.hold_guards,
         help="Override this guard; needs --reason; repeatable.",
     ),
 ]
@@ -88,11 +90,16 @@ def settings_view() -> View:
 
 def print_change(one: CheckedChange, now_ms: int, voice: Voice) -> None:
     """Print what will be done to one broker and what follows, or why it will not be done."""
-    root, found = one.broker.root, one.preview
+    root, found = one.root, one.preview
     for refusal in one.refusals:
         say.error(f"{root}: refused by {with_places(str(refusal))}")
     if one.error is not None:
         say.error(f"{root}: {one.error}")
+    if one.is_needless:
+        voice.note(
+            f"{root}: its limits are higher already: nothing to change; the journal has no hold of it, so another "
+            "operator may put the limits back"
+        )
     if not one.is_allowed:
         return
     for change in one.changes:
@@ -173,11 +180,12 @@ def carry_out_changes(
     try:
         listing.write(iter(table(receipts).to_batches()))
     finally:  # also if the receipts cannot be printed: what was done is done
-        for one, receipt in zip(changes, receipts, strict=True):
-            if one.is_allowed and receipt.outcome != ActOutcome.PROVED:
+        for receipt in receipts:
+            if receipt.outcome in _SHOWN_AFTER and receipt.outcome != ActOutcome.PROVED:
                 say.error(f"{receipt.store}: {receipt.outcome}: {'; '.join(receipt.notes)}")
         voice.note(f"receipts are in {journal.path}")
-    return status_of(receipts, is_proof_wanted=True)
+    needless = [exit_status.DONE for one in changes if one.is_needless]
+    return exit_status.combined([*needless, *(status_of([one], is_proof_wanted=True) for one in receipts)])
 
 
 def _status_before(one: CheckedChange) -> int:

@@ -48,7 +48,7 @@ def command(
     age, from the next round of the check on. The checks go on. Each setting is read back. rmqtx release puts back the
     values of before: the end of --for changes nothing by itself. A second hold extends the first.
     """
-    from rmqtx.repairs.holds.changes import checked_hold
+    from rmqtx.repairs.holds.changes import CheckedChange, checked_hold
     from rmqtx.repairs.holds.standing_holds import standing_holds
     from rmqtx.repairs.receipts.journal import Journal
 
@@ -59,10 +59,11 @@ def command(
         raise BadRequest("--reason is empty", advice="give the ticket or the incident")
     journal, listing = Journal(), settings_listing(output, voice)
     holds = standing_holds(journal.read().receipts)
-    with open_live(live) as found:
+    with open_live(live, without_lost=True) as found:
         now_ms = time.time_ns() // 1_000_000
         until_ms = now_ms + duration_ms
         changes = [checked_hold(broker, holds.get(broker.root), now_ms, until_ms) for broker in found.brokers]
+        changes += [CheckedChange(one.root, None, ActKind.HOLD, error=one.error) for one in found.lost]
         for one in changes:
             print_change(one, now_ms, voice)
         if any(one.is_allowed for one in changes):

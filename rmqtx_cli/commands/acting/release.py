@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rmqtx.remoting.connections.broker import Broker
     from rmqtx.repairs.holds.standing_holds import Hold
+    from rmqtx_cli.options.live import Live
     from rmqtx_cli.words.say import Voice
 
 NAME = ActKind.RELEASE
@@ -54,17 +55,21 @@ def command(
     one of before, and where the next round of the check would discard open transactions: decide them first. Each
     setting is read back.
     """
-    from rmqtx.repairs.holds.changes import checked_release
+    from rmqtx.repairs.holds.changes import CheckedChange, checked_release
     from rmqtx.repairs.holds.standing_holds import standing_holds
     from rmqtx.repairs.receipts.journal import Journal
 
     overrides = check_overrides(override, reason)
     journal, listing = Journal(), settings_listing(output, voice)
     holds = standing_holds(journal.read().receipts)
-    with open_live(live) as found:
+    with open_live(live, without_lost=True) as found:
         now_ms = time.time_ns() // 1_000_000
-        brokers = found.brokers if live.broker else _held(found.brokers, holds, voice)
+        brokers = found.brokers if live.broker else _held(found, holds, voice)
         changes = [checked_release(broker, holds.get(broker.root), overrides) for broker in brokers]
+        changes += [
+            CheckedChange(one.root, None, ActKind.RELEASE, hold=holds.get(one.root), error=one.error)
+            for one in found.lost if live.broker or one.root in holds
+        ]
         for one in changes:
             print_change(one, now_ms, voice)
         return carry_out_changes(
@@ -72,22 +77,30 @@ def command(
         )
 
 
-def _held(brokers: Sequence[Broker], holds: Mapping[str, Hold], voice: Voice) -> Sequence[Broker]:
-    """Return the brokers that are held, here or by another operator; all if none is, so that a guard refuses them."""
-    held = [broker for broker in brokers if broker.root in holds or _is_held_elsewhere(broker)]
-    roots = {broker.root for broker in brokers}
+def _held(live: Live, holds: Mapping[str, Hold], voice: Voice) -> Sequence[Broker]:
+    """Return the brokers that the journal holds; all if it holds none, so that a guard refuses them."""
+    brokers = live.brokers
+    held = [broker for broker in brokers if broker.root in holds]
+    for broker in brokers if held else ():
+        if broker.root not in holds and (words := _other_hold(broker)):
+            voice.note(f"{broker.root}: {words}")
+    roots = {one.root for one in (*brokers, *live.lost)}
+    for lost in live.lost:
+        if lost.root not in holds:
+            voice.note(f"{lost.root}: unknown whether another operator holds it: {lost.error.message}")
     for root in holds:
         if root not in roots:
             voice.note(f"{root} is held too and is not one of these: rmqtx release --broker {root.partition('@')[2]}")
     return held or brokers
 
 
-def _is_held_elsewhere(broker: Broker) -> bool:
-    """Whether a broker without a hold here seems to be held, or cannot be read."""
+def _other_hold(broker: Broker) -> str | None:
+    """Return a clause about a broker that the journal does not hold and that may be held; None if it is not."""
     from rmqtx.remoting.protocol.errors import RemotingError
     from rmqtx.repairs.holds.standing_holds import looks_held
 
     try:
-        return looks_held(broker.config())
-    except RemotingError:
-        return True
+        conf = broker.config()
+    except RemotingError as error:
+        return f"unknown whether another operator holds it: {error.message}"
+    return "its limit is as a hold sets it, and the journal has no hold of it" if looks_held(conf) else None
