@@ -48,7 +48,7 @@ class CheckedChange:
     """The change of one broker's settings, with the refusals of the guards.
 
     Shape: `changes`: the settings to set; a value that is there already is not sent. `error`: why the broker could not
-           be read; then there are no changes. `broker` is None if it could not even be reached.
+           be read; then nothing is changed. `broker`: None without a connection.
     """
 
     root: str
@@ -158,10 +158,9 @@ def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] 
 def _situation(found: CheckedChange, halves: OpenHalves, forecast: Forecast | None = None) -> SettingsSituation:
     facts, unknown = halves.facts, None if forecast is None else forecast.unknown
     if found.sent and halves.unseen_ids and unknown is None:
-        number = len(halves.unseen_ids)
         unknown = (
-            f"{number} of {'them is' if number == 1 else 'them are'} in RocksDB, and the number of their checks is in a "
-            "table that no request reads"
+            f"{len(halves.unseen_ids)} in RocksDB without a decision, and the number of their checks is in a table "
+            "that no request reads"
         )
     at_once = () if forecast is None else tuple(half.transaction_id for half in forecast.halves if half.is_at_once)
     return SettingsSituation(

@@ -17,7 +17,7 @@ Found = tuple[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class SettingsSituation:
-    """One broker as it is now, and what is to be done with its settings.
+    """One broker as it is now, and the act on its settings.
 
     Shape: `conf`: its present configuration. `hold`: the hold of the journal. `at_once_ids`: half messages that the
            next round would discard with the settings to put back; `at_once_unknown`: why they may be more.
@@ -77,7 +77,7 @@ def _changed_since(situation: SettingsSituation) -> Found:
         return None
     return (
         f"a setting was changed after the hold: {'; '.join(changed)}",
-        "find out who changed it and why; with an override the value before the hold is set",
+        "ask the other operators for the reason; with an override the value before the hold is set",
     )
 
 

@@ -44,7 +44,7 @@ HOLDS = pa.schema(
         column("now", pa.string(), "the broker's present value; null if it was not read"),
         column("since_time_ms", pa.int64(), "when the hold began"),
         column("until_time_ms", pa.int64(), "when the hold should be released"),
-        column("who", pa.string(), "user and host"),
+        column("held_by", pa.string(), "user and host"),
         column("reason", pa.string(), "why, in the operator's words"),
         column("receipt_ids", pa.list_(pa.string()), "the receipts of the hold, oldest first"),
     ]
@@ -76,7 +76,8 @@ def _row(hold: Hold, one: SettingChange, conf: Mapping[str, str] | None, now_ms:
     return {
         "store": hold.store, "hold_state": _state(hold, one, now, now_ms), "setting": one.setting,
         "before": one.before, "after": one.after, "now": now, "since_time_ms": hold.since_ms,
-        "until_time_ms": hold.until_ms, "who": hold.who, "reason": hold.reason, "receipt_ids": list(hold.receipt_ids),
+        "until_time_ms": hold.until_ms, "held_by": hold.held_by, "reason": hold.reason,
+        "receipt_ids": list(hold.receipt_ids),
     }
 
 

@@ -62,7 +62,7 @@ class Forecast:
 class OpenHalves:
     """The open half messages of one broker, as read at one moment.
 
-    Shape: `conf`: its configuration. `window` is None if its queues have no check, or were not readable.
+    Shape: `conf`: its configuration. `window`: None without a check of half queues, or without readable queues.
            `unseen_ids`: half messages in RocksDB without an op message: the number of their checks is in a table that
            no request reads.
     """

@@ -30,7 +30,7 @@ class Hold:
     settings: tuple[SettingChange, ...]
     since_ms: int
     until_ms: int | None
-    who: str
+    held_by: str
     reason: str | None
     receipt_ids: tuple[str, ...]
     is_sure: bool

@@ -164,7 +164,7 @@ def carry_out_changes(
 ) -> int:
     """Ask for confirmation, change the settings, print the receipts; returns the exit status.
 
-    Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
+    Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
     """
     from rmqtx.repairs.holds.changes import change_settings
     from rmqtx.repairs.receipts.receipts import table

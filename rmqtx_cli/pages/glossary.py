@@ -146,8 +146,8 @@ def _cause_lines(word: str) -> tuple[str, ...]:
 def entries(views: Iterable[View]) -> list[WordEntry]:
     """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
-    Order: states, flags, advice, next events, reasons, causes, findings, outcomes, guards, holds, terms, settings, tables,
-           columns, structures and their fields, response codes, exit statuses.
+    Order: states, flags, advice, next events, reasons, causes, findings, outcomes, guards, holds, terms, settings,
+           tables, columns, structures and their fields, response codes, exit statuses.
     """
     return [
         *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),

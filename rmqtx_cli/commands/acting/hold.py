@@ -26,7 +26,10 @@ EXAMPLES = (
 )
 
 ForOption = Annotated[
-    str, typer.Option("--for", metavar="DURATION", help="How long the hold should last, like 4h; rmqtx holds warns after")
+    str,
+    typer.Option(
+        "--for", metavar="DURATION", help="How long the hold should last, like 4h; then rmqtx holds shows it as overdue"
+    ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason for the receipt.")]
 

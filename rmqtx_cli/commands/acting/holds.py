@@ -98,9 +98,9 @@ def _say_holds(
     for hold in holds.values():
         if hold.until_ms is None:
             continue
-        left = hold.until_ms - now_ms
-        when = f"over since {duration_text(-left)}: release it" if is_over(hold, now_ms) else f"{duration_text(left)} left"
-        voice.note(f"{hold.store}: the time of the hold is {when}")
+        left = duration_text(abs(hold.until_ms - now_ms))
+        when = f"is over since {left}: release it" if is_over(hold, now_ms) else f"ends in {left}"
+        voice.note(f"{hold.store}: the time of the hold {when}")
         if not hold.is_sure:
             voice.note(f"{hold.store}: an act of this hold has no proved outcome; see rmqtx receipts --action hold")
     others = len({row["store"] for row in rows if row["hold_state"] == HoldState.UNRECORDED})
@@ -116,7 +116,7 @@ def view(nothing: str = "no holds") -> View:
         (
             plain("store", ALWAYS), plain("hold_state", ALWAYS), plain("setting", ALWAYS), plain("before", 2),
             plain("after", 3), plain("now", ALWAYS), plain("since_time_ms", 5), plain("until_time_ms", 1),
-            plain("who", 6, may_be_cut=True), plain("reason", 4, may_be_cut=True),
+            plain("held_by", 6, may_be_cut=True), plain("reason", 4, may_be_cut=True),
         ),
         nothing,
     )  # fmt: skip
