@@ -23,13 +23,13 @@ from rmqtx.remoting.producer import unique_keys
 from rmqtx.remoting.protocol import frames
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
-from rmqtx.repairs.acts.guards import GUARDS
+from rmqtx.repairs.acts.guards import GUARDS, Guard
 from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from rmqtx.repairs.changes.undo_table import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
-from rmqtx.repairs.holds.guards import HOLD_GUARDS
+from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
 from rmqtx.repairs.holds.listed_holds import HOLD_STATES, HOLDS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
@@ -165,10 +165,8 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
         *(WordEntry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(WordEntry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
         *(WordEntry(word, "effect of cursor set", (text,)) for word, text in CURSOR_KINDS.items()),
-        *(
-            WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
-            for guard in (*GUARDS, *HOLD_GUARDS)
-        ),
+        *map(_guard, GUARDS),
+        *map(_guard, HOLD_GUARDS),
         *(WordEntry(word, "state of a hold", (text,)) for word, text in HOLD_STATES.items()),
         *(WordEntry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
         *(WordEntry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
@@ -191,6 +189,10 @@ def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
     """
     values = [value for module in modules for value in vars(module).values() if isinstance(value, Layout)]
     return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
+
+
+def _guard(guard: Guard | HoldGuard) -> WordEntry:
+    return WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
 
 
 def _response_lines(code: ResponseCode) -> tuple[str, ...]:

@@ -212,7 +212,8 @@ def test_the_time_of_a_hold_passes(rmqtx: Run, two: Two) -> None:
 def test_a_crash_between_two_brokers_is_known_to_the_next_command(
     rmqtx: Run, two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = changes._change, []
+    real = changes._change
+    calls: list[changes.CheckedChange] = []
 
     def one_then_killed(one: changes.CheckedChange, journal: Journal) -> None:
         if calls:

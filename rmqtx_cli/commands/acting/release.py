@@ -84,7 +84,7 @@ def _held(live: Live, holds: Mapping[str, Hold], voice: Voice) -> Sequence[Broke
     for broker in brokers if held else ():
         if broker.root not in holds and (words := _other_hold(broker)):
             voice.note(f"{broker.root}: {words}")
-    roots = {one.root for one in (*brokers, *live.lost)}
+    roots = {broker.root for broker in brokers} | {lost.root for lost in live.lost}
     for lost in live.lost:
         if lost.root not in holds:
             voice.note(f"{lost.root}: unknown whether another operator holds it: {lost.error.message}")
