@@ -29,18 +29,20 @@ _INT_MAX = (1 << 31) - 1
 class Preview:
     """What is known about a broker before its settings are changed.
 
-    Shape: `first_discard_ms`: when the check discards the first half message with the settings as they are; None if it
+    Shape: `open_ids`: the transactions of the open half messages. `interval_ms`: between two rounds of the check.
+           `first_discard_ms`: when the check discards the first half message with the settings as they are; None if it
            discards none. `late`: half messages that have used all their checks, or all but one. `unknown`: why half
            messages may be missing here. `unseen_ids`: see `OpenHalves`. `bytes_an_hour`: None if unknown.
     """
 
-    open_count: int = 0
+    open_ids: tuple[str, ...] = ()
     first_discard_ms: int | None = None
     late: tuple[OpenHalf, ...] = ()
     bytes_an_hour: int | None = None
     unknown: str | None = None
     unseen_ids: tuple[str, ...] = ()
     stop: str | None = None
+    interval_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -126,13 +128,18 @@ def _preview(halves: OpenHalves, forecast: Forecast, found: CheckedChange) -> Pr
     times = [half.discard_ms for half in forecast.halves if half.discard_ms is not None]
     stop = next(iter(halves.facts.check_stops), None)
     return Preview(
-        len(forecast.halves), min(times, default=None),
+        _ids(forecast), min(times, default=None),
         tuple(half for half in forecast.halves if half.checks_count >= check_max - 1),
         None if forecast.unknown else halves.bytes_an_hour(
             {one.setting: one.after for one in found.changes}, forecast.begin_ms
         ),
         forecast.unknown, halves.unseen_ids, None if stop is None else stop.place,
+        halves.facts.settings.transaction_check_interval_ms,
     )
+
+
+def _ids(forecast: Forecast) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(half.transaction_id for half in forecast.halves))
 
 
 def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] = ()) -> CheckedChange:
@@ -146,7 +153,7 @@ def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] 
             )
         forecast = halves.forecast(found.sent) if found.sent else Forecast()
         found.preview = Preview(
-            len(forecast.halves), min((half.discard_ms for half in forecast.halves if half.discard_ms), default=None),
+            _ids(forecast), min((half.discard_ms for half in forecast.halves if half.discard_ms), default=None),
             unknown=forecast.unknown,
         )
         found.refusals = list(hold_refusals(_situation(found, halves, forecast), overrides))

@@ -13,6 +13,8 @@ from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
 CHECK_MAX, RESERVED_HOURS = "transactionCheckMax", "fileReservedTime"
 #: A hold sets at least this transactionCheckMax, so that other readers recognise one: 347 days of checks every 30 s.
 HELD_CHECK_MAX = 1_000_000
+#: Outcomes after which the settings were set: `contradicted` is a hold before which something was discarded.
+_READ_BACK = (ActOutcome.PROVED, ActOutcome.CONTRADICTED)
 #: Outcomes after which no setting was changed.
 _NOTHING_SET = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 
@@ -21,8 +23,8 @@ _NOTHING_SET = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REF
 class Hold:
     """A hold of one broker that was not released, of one or more receipts.
 
-    Shape: `settings`: the value to put back, and the one that the last receipt set. `is_sure`: each of its acts is
-           proved; else a setting may have been changed or not.
+    Shape: `settings`: the value to put back, and the one that the last receipt set. `is_sure`: the settings of each of
+           its acts were read back; else one may have been changed or not.
     Units: epoch milliseconds.
     """
 
@@ -65,7 +67,7 @@ def _with(earlier: Hold | None, receipt: Receipt) -> Hold:
         receipt.store, tuple(settings.values()),
         receipt.begun_time_ms if earlier is None else earlier.since_ms, receipt.until_time_ms, receipt.who,
         receipt.reason, (*(() if earlier is None else earlier.receipt_ids), receipt.receipt_id),
-        receipt.outcome == ActOutcome.PROVED and (earlier is None or earlier.is_sure),
+        receipt.outcome in _READ_BACK and (earlier is None or earlier.is_sure),
     )
 
 

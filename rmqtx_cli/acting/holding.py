@@ -17,6 +17,7 @@ from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.pages.deadlines import in_text
 from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, size
 from rmqtx_cli.words.times import time_text
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
 
-#: Outcomes of acts that were begun: refusals of guards are printed before.
-_SHOWN_AFTER = (ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER, ActOutcome.UNKNOWN)
 #: Transactions that a line names.
 _NAMED_MAX = 5
 HoldOverrideOption = Annotated[
@@ -120,12 +119,13 @@ def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
     found = one.preview
     lines = []
     if found.unknown is None:
-        first = "the check discards none of them"
-        if found.first_discard_ms is not None and one.hold is None:
-            when = f"{time_text(found.first_discard_ms)}, {in_text(found.first_discard_ms, now_ms)}"
-            first = f"without the hold the check discards the first at {when}"
-        lines.append(f"{count(found.open_count, 'open half message')}; {first}" if found.open_count and one.hold is None
-                     else count(found.open_count, "open half message"))
+        first = ""
+        if found.open_ids and one.hold is None:
+            first = "; the check would discard none of them"
+            if found.first_discard_ms is not None:
+                when = f"{time_text(found.first_discard_ms)}, {in_text(found.first_discard_ms, now_ms)}"
+                first = f"; without the hold the check discards the first at {when}"
+        lines.append(f"{count(len(found.open_ids), 'open half message')}{first}")
     written = "" if found.bytes_an_hour is None else f", at most {size(found.bytes_an_hour)} an hour"
     lines.append(f"the checks go on: each one writes a copy of each open half message{written}")
     if any(change.setting == "fileReservedTime" for change in one.changes):
@@ -155,17 +155,19 @@ def _release_lines(one: CheckedChange) -> list[str]:
     found = one.preview
     if not one.sent:
         return ["the settings are those of before the hold: nothing is sent, and the hold ends"]
-    return [] if found.unknown is not None else [f"{count(found.open_count, 'open half message')} after the release"]
+    return [] if found.unknown is not None else [f"{count(len(found.open_ids), 'open half message')} after the release"]
 
 
 def carry_out_changes(
     changes: Sequence[CheckedChange], journal: Journal, reason: str | None, overrides: Sequence[str], question: str,
-    listing: Listing, *, dry_run: bool, yes: bool,
+    listing: Listing, *, dry_run: bool, yes: bool, wait: bool = False,
 ) -> int:
     """Ask for confirmation, change the settings, print the receipts; returns the exit status.
 
+    `wait`: also wait for a round of the check after a hold, and record what was discarded before it.
     Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
     """
+    from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
     from rmqtx.repairs.holds.changes import change_settings
     from rmqtx.repairs.receipts.receipts import table
 
@@ -177,11 +179,17 @@ def carry_out_changes(
         say.line("rmqtx: nothing was done")
         return exit_status.REFUSED_BY_GUARD
     receipts = change_settings(changes, journal, reason, overrides)
+    if wait and (wait_ms := round_wait_ms(changes)):
+        voice.note(
+            f"set and read back; waiting {duration_text(wait_ms)} for a round of the check (an interrupt does not end "
+            "the hold)"
+        )
+        discarded_meanwhile(changes, journal, wait_ms, voice.note)
     try:
         listing.write(iter(table(receipts).to_batches()))
     finally:  # also if the receipts cannot be printed: what was done is done
-        for receipt in receipts:
-            if receipt.outcome in _SHOWN_AFTER and receipt.outcome != ActOutcome.PROVED:
+        for receipt in (one.receipt for one in allowed if one.receipt is not None):  # others are printed before
+            if receipt.outcome != ActOutcome.PROVED:
                 say.error(f"{receipt.store}: {receipt.outcome}: {'; '.join(receipt.notes)}")
         voice.note(f"receipts are in {journal.path}")
     needless = [exit_status.DONE for one in changes if one.is_needless]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
+from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
-from rmqtx.repairs.holds import changes
+from rmqtx.repairs.holds import after_a_round, changes
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.verdicts.model.reading import VerdictReading
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.remoting.fake import FakeServer
@@ -22,7 +25,7 @@ from tests.remoting.store_broker import StoreBroker
 from tests.remoting.test_discovery import entry, name_server
 
 NOBODY = "127.0.0.1:1"
-HOLD = ("hold", "--for", "4h", "--reason", "shop is down", "--yes")
+HOLD = ("hold", "--for", "4h", "--reason", "shop is down", "--no-wait", "--yes")
 #: No half message of the store is too old, and a limit that none has reached.
 CALM = {"fileReservedTime": "1000000", "transactionCheckMax": "50"}
 Row = dict[str, Any]
@@ -189,10 +192,26 @@ def test_put_back_by_another_hand_ends_without_a_request(rmqtx: Run, two: Two) -
     assert rmqtx("holds", "--format", "jsonl").out == ""
 
 
+def test_changed_between_the_question_and_the_request(
+    rmqtx: Run, two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = changes._change
+
+    def after_another_hand(one: changes.CheckedChange, journal: Journal) -> None:
+        two.brokers[1].more_conf["transactionCheckMax"] = "60"
+        real(one, journal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(changes, "_change", after_another_hand)
+        held = rmqtx(*HOLD, *two.options, "--format", "jsonl")
+    assert (held.status, outcomes(held), two.now()) == (17, ["proved", "refused_by_guard"], ["1000000", "60"])
+    assert "changed-since: transactionCheckMax is 60, and was 50 when it was shown - run the command again" in held.err
+
+
 def test_a_second_hold_extends_the_first(rmqtx: Run, two: Two) -> None:
     one = two.options[:2]
     rmqtx(*HOLD, *one)
-    again = rmqtx("hold", "--for", "8h", "--reason", "still down", "--yes", *one)
+    again = rmqtx("hold", "--for", "8h", "--reason", "still down", "--yes", "--no-wait", *one)
     assert again.status == 0
     assert "transactionCheckMax stays 1000000" in again.err
     (row,) = rows(rmqtx("holds", *one, "--format", "jsonl").out)
@@ -203,7 +222,7 @@ def test_a_second_hold_extends_the_first(rmqtx: Run, two: Two) -> None:
 
 
 def test_the_time_of_a_hold_passes(rmqtx: Run, two: Two) -> None:
-    rmqtx("hold", "--for", "1ms", "--reason", "short", "--yes", *two.options)
+    rmqtx("hold", "--for", "1ms", "--reason", "short", "--yes", "--no-wait", *two.options)
     listed = rmqtx("holds", *two.options, "--format", "jsonl", "--fail-on", "hold_state != held")
     assert (listed.status, [row["hold_state"] for row in rows(listed.out)]) == (1, ["overdue", "overdue"])
     assert "release it" in listed.err
@@ -247,6 +266,39 @@ def test_nothing_is_held_here(rmqtx: Run, two: Two) -> None:
     held = rmqtx(*HOLD, *two.options, "--format", "jsonl")
     assert (held.status, len(rows(held.out))) == (0, 1)
     assert "its limits are higher already" in held.err
+
+
+@pytest.mark.parametrize("state", ["PENDING", "DISCARDED", "LOST"])
+def test_a_round_is_awaited_and_what_was_discarded_before_is_named(
+    rmqtx: Run, two: Two, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for broker in two.brokers:
+        broker.more_conf |= {"transactionCheckInterval": "100", "transactionCheckMax": "2"}
+    real = after_a_round.lookup
+
+    def later(brokers: Sequence[Broker], ids: Sequence[str]) -> VerdictReading:
+        assert ids  # those that have used all checks but one, or all
+        reading = real(brokers, ids)
+        rows = [row | {"state": state} for row in reading.table().to_pylist()]
+        reading.batches = pa.Table.from_pylist(rows, reading.schema).to_batches()
+        return reading
+
+    monkeypatch.setattr(after_a_round, "lookup", later)
+    words = [word for word in HOLD if word != "--no-wait"]
+    held = rmqtx(*words, *two.options, "--format", "jsonl")
+    assert "waiting 2s for a round of the check" in held.err
+    if state == "PENDING":
+        assert (held.status, outcomes(held)) == (0, ["proved"] * 2), held.err
+        notes = {row["notes"][-1] for row in rows(held.out)}
+        assert notes == {"a round of the check was awaited, and nothing was discarded"}
+    else:
+        assert (held.status, outcomes(held)) == (18, ["contradicted"] * 2)
+        assert "discarded before the hold acted" in held.err
+        assert "rmqtx resume" in held.err
+    assert [receipt.outcome for receipt in Journal().read().receipts] == outcomes(held)
+    listed = rmqtx("holds", *two.options, "--format", "jsonl")
+    assert [row["hold_state"] for row in rows(listed.out)] == ["held", "held"]
+    assert "no proved outcome" not in listed.err
 
 
 def test_words_that_are_refused(rmqtx: Run, two: Two) -> None:

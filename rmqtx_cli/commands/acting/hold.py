@@ -31,6 +31,9 @@ ForOption = Annotated[
         "--for", metavar="DURATION", help="How long the hold should last, like 4h; then rmqtx holds shows it as overdue"
     ),
 ]
+WaitOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait for a round of the check, and name what was discarded before it")
+]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason for the receipt.")]
 
 
@@ -40,6 +43,7 @@ def command(
     reason: ReasonOption,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    wait: WaitOption = True,
     *,
     output: ReceiptOptions,
     voice: VoiceOptions,
@@ -48,8 +52,9 @@ def command(
     """Hold live brokers: they discard no open transaction while its producers are repaired.
 
     Raises transactionCheckMax, and fileReservedTime where half messages would be discarded unasked because of their
-    age, from the next round of the check on. The checks go on. Each setting is read back. rmqtx release puts back the
-    values of before: the end of --for changes nothing by itself. A second hold extends the first.
+    age, from the next round of the check on. The checks go on. Each setting is read back, and a round of the check is
+    awaited: a half message that was discarded before is named (exit status 18). rmqtx release puts back the values of
+    before: the end of --for changes nothing by itself. A second hold extends the first.
     """
     from rmqtx.repairs.holds.changes import CheckedChange, checked_hold
     from rmqtx.repairs.holds.standing_holds import standing_holds
@@ -72,5 +77,5 @@ def command(
         if any(one.is_allowed for one in changes):
             voice.note(f"until {time_text(until_ms)}: then rmqtx release puts back what was there")
         return carry_out_changes(
-            changes, journal, reason, (), "change the settings", listing, dry_run=dry_run, yes=yes
+            changes, journal, reason, (), "change the settings", listing, dry_run=dry_run, yes=yes, wait=wait,
         )
