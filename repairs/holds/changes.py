@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.store.broker_settings import BrokerSettings, reserved_time_ms
@@ -142,8 +142,9 @@ def _ids(forecast: Forecast) -> tuple[str, ...]:
     return tuple(dict.fromkeys(half.transaction_id for half in forecast.halves))
 
 
-def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] = ()) -> CheckedChange:
-    """Plan the release of one broker: the values before the hold."""
+def checked_release(broker: Broker, holds: Mapping[str, Hold], overrides: Sequence[str] = ()) -> CheckedChange:
+    """Plan the release of one broker: the values before the hold. `holds`: those of the journal, by broker."""
+    hold = holds.get(broker.root)
     found = CheckedChange(broker.root, broker, ActKind.RELEASE, hold=hold)
     try:
         halves = read_open_halves(broker)
@@ -156,7 +157,11 @@ def checked_release(broker: Broker, hold: Hold | None, overrides: Sequence[str] 
             _ids(forecast), min((half.discard_ms for half in forecast.halves if half.discard_ms), default=None),
             unknown=forecast.unknown,
         )
-        found.refusals = list(hold_refusals(_situation(found, halves, forecast), overrides))
+        situation = _situation(found, halves, forecast)
+        if hold is None:
+            named = tuple(root for root in holds if root.partition("@")[0] == broker.name)
+            situation = replace(situation, same_name=named)
+        found.refusals = list(hold_refusals(situation, overrides))
     except RemotingError as error:
         found.error = error
     return found

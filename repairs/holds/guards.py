@@ -20,7 +20,8 @@ class SettingsSituation:
     """One broker as it is now, and the act on its settings.
 
     Shape: `conf`: its present configuration. `hold`: the hold of the journal. `at_once_ids`: half messages that the
-           next round would discard with the settings to put back; `at_once_unknown`: why they may be more.
+           next round would discard with the settings to put back; `at_once_unknown`: why they may be more. `same_name`:
+           the held brokers of the journal with this broker's name and another address.
     """
 
     action: ActKind
@@ -32,6 +33,7 @@ class SettingsSituation:
     hold: Hold | None = None
     at_once_ids: tuple[str, ...] = ()
     at_once_unknown: str | None = None
+    same_name: tuple[str, ...] = ()
 
     @property
     def check_max(self) -> str:
@@ -58,6 +60,9 @@ def _not_held(situation: SettingsSituation) -> Found:
     if situation.action != ActKind.RELEASE or situation.hold is not None:
         return None
     found = f"the journal of this user has no hold of {situation.store}; its {CHECK_MAX} is {situation.check_max}"
+    if situation.same_name:
+        addresses = " or ".join(f"--broker {root.partition('@')[2]}" for root in situation.same_name)
+        return f"{found}; it has one of {', '.join(situation.same_name)}", f"if that is the same broker: {addresses}"
     if looks_held(situation.conf):
         return found, "another operator may hold it: release it as that user, or with that journal: RMQTX_STATE_DIR=DIR"
     return found, "list the holds: rmqtx holds"

@@ -301,6 +301,14 @@ def test_a_round_is_awaited_and_what_was_discarded_before_is_named(
     assert "no proved outcome" not in listed.err
 
 
+def test_the_same_broker_by_another_name_of_its_host(rmqtx: Run, two: Two) -> None:
+    rmqtx(*HOLD, *two.options[:2])
+    port = two.servers[0].address.rpartition(":")[2]
+    refused = rmqtx("release", "--broker", f"localhost:{port}", "--yes")
+    assert refused.status == 12
+    assert f"if that is the same broker: --broker {two.servers[0].address}" in refused.err
+
+
 def test_words_that_are_refused(rmqtx: Run, two: Two) -> None:
     for words in (
         ("hold", "--for", "0s", "--reason", "x"), ("hold", "--for", "4", "--reason", "x"), ("hold", "--for", "4h"),

@@ -243,7 +243,10 @@ HOLD_CASES: dict[str, list[SettingsSituation]] = {
     "without-check": [
         replace(LIVE, version=(4, 2, 0)), replace(LIVE, is_slave=True), replace(LIVE, conf={"fileReservedTime": "72"}),
     ],
-    "not-held": [replace(RELEASED, hold=None), replace(RELEASED, hold=None, conf={"transactionCheckMax": "15"})],
+    "not-held": [
+        replace(RELEASED, hold=None), replace(RELEASED, hold=None, conf={"transactionCheckMax": "15"}),
+        replace(RELEASED, hold=None, same_name=("a@other:1",)),
+    ],
     "changed-since": [
         replace(RELEASED, conf={**HELD_CONF, "transactionCheckMax": "30"}),
         replace(RELEASED, conf={**HELD_CONF, "fileReservedTime": "96"}),

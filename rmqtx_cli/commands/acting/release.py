@@ -65,7 +65,7 @@ def command(
     with open_live(live, without_lost=True) as found:
         now_ms = time.time_ns() // 1_000_000
         brokers = found.brokers if live.broker else _held(found, holds, voice)
-        changes = [checked_release(broker, holds.get(broker.root), overrides) for broker in brokers]
+        changes = [checked_release(broker, holds, overrides) for broker in brokers]
         changes += [
             CheckedChange(one.root, None, ActKind.RELEASE, hold=holds.get(one.root), error=one.error)
             for one in found.lost if live.broker or one.root in holds

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.forcing.conftest import VERSIONS, quick
-from tests.brokers.forcing.stage import Stage
+from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.forcing.tool import Row, Tool
+from tests.brokers.rig import now_ms
 
+RESERVED_MS = 48 * 3_600_000
+"""fileReservedTime of the rig."""
+SEND_MESSAGE = 10
 CHECKS = 20
 """The limit without a hold, at a round every second."""
 COUNT = 4
@@ -86,3 +90,64 @@ def test_held_ones_outlive_their_deadline(stage: Stage) -> None:
     assert [stage.delivered(one) for one in held] == [1] * COUNT
     assert tool.run("holds", "--format", "jsonl").rows == []
     assert tool.run("receipts", "--recheck", "--format", "jsonl").status == 0
+
+
+def old_halves(stage: Stage, plan: str, left_ms: int) -> None:
+    """Half messages that are older than fileReservedTime after `left_ms`, by the clock of a producer that is gone."""
+    for number in range(COUNT):
+        name = f"0A000001{plan.encode().hex().upper():0>16}{number:08X}"
+        properties = {"KEYS": f"key-{plan}.{number}", "TRAN_MSG": "true", "PGROUP": "f-old", "UNIQ_KEY": name}
+        answer = stage.rig.request(
+            stage.agent, SEND_MESSAGE, b"old", producerGroup="f-old", topic=TOPIC, defaultTopic="TBW102",
+            defaultTopicQueueNums=1, queueId=0, sysFlag=4, bornTimestamp=now_ms() - RESERVED_MS + left_ms, flag=0,
+            properties="".join(f"{key}\x01{value}\x02" for key, value in properties.items()),
+            reconsumeTimes=0, unitMode="false",
+        )
+        assert answer["code"] == 0, answer
+
+
+def test_halves_near_file_reserved_time(stage: Stage) -> None:
+    before, tool = conf_of(stage), stage.tool()
+    stage.config(transactionCheckMax="100000")
+    old_halves(stage, "oldtwin", 15_000)
+    with stage.checks():
+        time.sleep(25)
+        assert {row["state"] for row in states(tool, "oldtwin").values()} <= {"DISCARDED", "LOST"}
+    stage.config(transactionCheckMax=str(CHECKS))
+    old_halves(stage, "old", 15_000)
+    with stage.checks():
+        ran = tool.act(*HOLD)
+        assert ran.status == 0, str(ran)
+        assert [one["setting"] for one in ran.rows[0]["settings"]] == ["transactionCheckMax", "fileReservedTime"]
+        time.sleep(30)
+        assert {row["state"] for row in states(tool, "old").values()} == {"PENDING"}
+    refused = tool.act("release")
+    assert refused.status == 12, str(refused)
+    assert f"would discard {COUNT} open half messages" in refused.stderr, str(refused)
+    done = tool.act("rollback", *(f"key-old.{number}" for number in range(COUNT)), "--reason", "too old")
+    assert done.status == 0, str(done)
+    assert tool.act("release").status == 0
+    after = conf_of(stage)
+    assert {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value} == {}
+
+
+def test_a_restart_and_a_lost_name_server_end_no_hold(stage: Stage) -> None:
+    tool = stage.tool()
+    before = conf_of(stage)
+    assert tool.act(*HOLD).status == 0
+    stage.rig.restart_broker()
+    direct = ("--broker", stage.rig.address)
+    end = time.monotonic() + 60
+    while not (listed := tool.run("holds", *direct, "--format", "jsonl", live=False)).rows and time.monotonic() < end:
+        time.sleep(1)
+    assert [row["hold_state"] for row in listed.rows] == ["held"], str(listed)
+    stage.rig.stop("namesrv")
+    assert tool.act("release").status == 14
+    other = stage.tool()
+    refused = other.run("release", *direct, "--yes", live=False)
+    assert refused.status == 12, str(refused)
+    assert "another operator may hold it" in refused.stderr, str(refused)
+    done = tool.run("release", *direct, "--yes", "--format", "jsonl", live=False)
+    assert (done.status, done.rows[0]["outcome"]) == (0, "proved"), str(done)
+    after = conf_of(stage)
+    assert {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value} == {}
