@@ -11,8 +11,10 @@ from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
 
 #: The settings that a hold raises.
 CHECK_MAX, RESERVED_HOURS = "transactionCheckMax", "fileReservedTime"
-#: A hold sets at least this transactionCheckMax, so that other readers recognise one: 347 days of checks every 30 s.
+#: A hold sets at least this transactionCheckMax: 347 days of checks every 30 s.
 HELD_CHECK_MAX = 1_000_000
+#: A limit of this or more was set on purpose, and is not a hold's: so that monitoring recognises one by its setting.
+_HELD_BELOW = 10 * HELD_CHECK_MAX
 #: Outcomes after which the settings were set: `contradicted` is a hold before which something was discarded.
 _READ_BACK = (ActOutcome.PROVED, ActOutcome.CONTRADICTED)
 #: Outcomes after which no setting was changed.
@@ -74,4 +76,4 @@ def _with(earlier: Hold | None, receipt: Receipt) -> Hold:
 def looks_held(conf: Mapping[str, str]) -> bool:
     """Whether a configuration has a transactionCheckMax as a hold sets it."""
     value = conf.get(CHECK_MAX, "")
-    return value.isdecimal() and int(value) >= HELD_CHECK_MAX
+    return value.isdecimal() and HELD_CHECK_MAX <= int(value) < _HELD_BELOW

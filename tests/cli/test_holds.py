@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -317,3 +318,27 @@ def test_words_that_are_refused(rmqtx: Run, two: Two) -> None:
     ):
         assert rmqtx(*words, *two.options).status == 2, words
     assert rmqtx("hold", "--for", "4h", "--reason", "x").status == 2
+
+
+def test_monitoring_warns_while_a_hold_is_on_and_after_its_time(
+    rmqtx: Run, two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = ("--state-dir", tmp_path, "--warning", "90d", "--critical", "99d")
+    words = ("check", "--broker", two.servers[0].address, *limits)
+    assert "held" not in rmqtx(*words).out
+    rmqtx(*HOLD, *two.options)
+    held = rmqtx(*words)
+    assert (held.status, held.out.startswith("RMQTX WARNING - ")) == (1, True), held.out
+    assert f"broker-a@{two.servers[0].address} is held until " in held.out
+    assert json.loads(rmqtx(*words, "--format", "json").out)["stores"][0]["held"].endswith("its check discards nothing")
+    rmqtx(*words, "--textfile", tmp_path / "rmqtx.prom")
+    assert re.search(r"^rmqtx_held\{.*\} 1$", (tmp_path / "rmqtx.prom").read_text(), re.MULTILINE)
+    rmqtx("hold", "--for", "1ms", "--reason", "short", "--yes", "--no-wait", *two.options)
+    assert f"the hold of broker-a@{two.servers[0].address} is over since " in rmqtx(*words).out
+    with monkeypatch.context() as patch:  # monitoring runs as another user
+        patch.setenv("RMQTX_STATE_DIR", str(tmp_path / "other"))
+        assert "is as rmqtx hold sets it (until when: unknown here)" in rmqtx(*words).out
+    assert rmqtx("release", *two.options, "--yes").status == 0
+    assert "held" not in rmqtx(*words).out
+    two.brokers[0].more_conf["transactionCheckMax"] = "2147483647"  # set on purpose
+    assert "held" not in rmqtx(*words).out
