@@ -15,6 +15,7 @@ from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.forcing.tool import Row, Tool
 from tests.brokers.rig import now_ms
+from tests.brokers.rocks_stage import DROPPED, TRANSACTIONS_IN_ROCKSDB
 
 RESERVED_MS = 48 * 3_600_000
 """fileReservedTime of the rig."""
@@ -151,3 +152,28 @@ def test_a_restart_and_a_lost_name_server_end_no_hold(stage: Stage) -> None:
     assert (done.status, done.rows[0]["outcome"]) == (0, "proved"), str(done)
     after = conf_of(stage)
     assert {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value} == {}
+
+
+@pytest.mark.skipif(not any(version >= "5.4" for version in VERSIONS), reason="no version has transactions in RocksDB")
+def test_transactions_in_rocksdb_are_held_too(tmp_path: Path) -> None:
+    version = max(VERSIONS)
+    conf = {**quick(version), **TRANSACTIONS_IN_ROCKSDB, "transactionCheckMax": "10"}
+    with Stage(version, tmp_path, conf) as stage:
+        log = stage.rig.home / "logs" / "rocketmqlogs" / "transaction.log"
+        held = stage.orphans("rocks", COUNT)
+        tool = stage.tool()
+        with stage.checks():
+            ran = tool.act(*HOLD)
+            assert (ran.status, ran.rows[0]["outcome"]) == (0, "proved"), str(ran)
+            assert f"{COUNT} half messages without a decision in RocksDB" in ran.stderr, str(ran)
+            time.sleep(30)
+            assert DROPPED.findall(log.read_text()) == []
+            refused = tool.act("release")
+            assert (refused.status, "in RocksDB without a decision" in refused.stderr) == (12, True), str(refused)
+            lost = tool.act("release", "--override", "discards-pending", "--reason", "the test: they are lost")
+            assert lost.status == 0, str(lost)
+            end = time.monotonic() + 30
+            while len(found := DROPPED.findall(log.read_text())) < COUNT and time.monotonic() < end:
+                time.sleep(1)
+        assert {one[2] for one in found} == {one.known["transaction_id"] for one in held}
+        assert all(int(one[1]) > 10 for one in found)
