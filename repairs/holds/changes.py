@@ -13,7 +13,7 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unr
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.holds.guards import SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.open_halves import HOUR_MS, Forecast, OpenHalf, OpenHalves, read_open_halves
-from rmqtx.repairs.holds.standing_holds import CHECK_MAX, HELD_CHECK_MAX, RESERVED_HOURS, Hold
+from rmqtx.repairs.holds.standing_holds import CHECK_MAX, HELD_CHECK_MAX, RESERVED_HOURS, Hold, looks_held
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
@@ -31,8 +31,8 @@ class Preview:
 
     Shape: `open_ids`: the transactions of the open half messages. `interval_ms`: between two rounds of the check.
            `first_discard_ms`: when the check discards the first half message with the settings as they are; None if it
-           discards none. `late`: half messages that have used all their checks, or all but one. `unknown`: why half
-           messages may be missing here. `unseen_ids`: see `OpenHalves`. `bytes_an_hour`: None if unknown.
+           discards none. `late`: half messages that the next round discards. `unknown`: why half messages may be
+           missing here. `unseen_ids`: see `OpenHalves`. `bytes_an_hour`: None if unknown.
     """
 
     open_ids: tuple[str, ...] = ()
@@ -124,12 +124,11 @@ def held_settings(
 
 
 def _preview(halves: OpenHalves, forecast: Forecast, found: CheckedChange) -> Preview:
-    check_max = halves.facts.settings.transaction_check_max
     times = [half.discard_ms for half in forecast.halves if half.discard_ms is not None]
     stop = next(iter(halves.facts.check_stops), None)
     return Preview(
         _ids(forecast), min(times, default=None),
-        tuple(half for half in forecast.halves if half.checks_count >= check_max - 1),
+        () if looks_held(halves.conf) else tuple(half for half in forecast.halves if half.is_at_once),
         None if forecast.unknown else halves.bytes_an_hour(
             {one.setting: one.after for one in found.changes}, forecast.begin_ms
         ),

@@ -137,8 +137,8 @@ def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
         named = ", ".join(half.transaction_id for half in late[:_NAMED_MAX])
         more = f" and {len(late) - _NAMED_MAX} more" if len(late) > _NAMED_MAX else ""
         lines.append(
-            f"may be too late for {count(len(late), 'half message')} with all checks used but one, or all: "
-            f"{named}{more}"
+            f"may be too late for {count(len(late), 'half message')}, which the next round of the check discards "
+            f"without the hold: {named}{more}"
         )
     if unseen := len(found.unseen_ids):
         lines.append(
