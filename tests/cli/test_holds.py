@@ -15,6 +15,7 @@ import pytest
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live import lookups
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.repairs.holds import after_a_round, changes
 from rmqtx.repairs.receipts.journal import Journal
@@ -275,7 +276,7 @@ def test_a_round_is_awaited_and_what_was_discarded_before_is_named(
 ) -> None:
     for broker in two.brokers:
         broker.more_conf |= {"transactionCheckInterval": "100", "transactionCheckMax": "2"}
-    real = after_a_round.lookup
+    real = lookups.lookup
 
     def later(brokers: Sequence[Broker], ids: Sequence[str]) -> VerdictReading:
         assert ids  # those that have used all checks but one, or all
