@@ -7,7 +7,7 @@ Source: docs/formats/wire.md#requests, docs/formats/wire.md#pull, docs/formats/w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rmqtx.readers.model.errors import RmqtxError
@@ -235,6 +235,16 @@ class Broker:
         Source: docs/formats/half_and_op.md#resume.
         """
         return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
+
+    def update_config(self, values: Mapping[str, str], timeout_ms: int | None = None) -> Answer:
+        """Set some settings of the running broker, which also writes all its settings into its configuration file.
+
+        A value that the broker cannot parse is answered with 0 and ignored: read the settings back (`config`).
+        Raises: Unreachable, NoAnswer.
+        Source: AdminBrokerProcessor.updateBrokerConfig, Configuration.update; docs/formats/wire.md#update-config.
+        """
+        body = "".join(f"{name}={value}\n" for name, value in values.items()).encode()
+        return self._act(Request(RequestCode.UPDATE_BROKER_CONFIG, body=body), timeout_ms)
 
     def _act(self, request: Request, timeout_ms: int | None) -> Answer:
         try:

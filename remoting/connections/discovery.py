@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.connections.broker import Broker
@@ -18,14 +19,24 @@ from rmqtx.remoting.protocol.frames import parsing
 _SECOND_MS = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class LostBroker:
+    """A chosen broker that cannot be reached, and why; `root` as far as it is known: NAME@HOST:PORT, or one of them."""
+
+    root: str
+    error: RemotingError
+
+
 def chosen_brokers(
-    client: Client, name_servers: NameServers | None, *, names: Sequence[str] = (), cluster: str | None = None
+    client: Client, name_servers: NameServers | None, *, names: Sequence[str] = (), cluster: str | None = None,
+    lost: list[LostBroker] | None = None,
 ) -> tuple[list[Broker], list[BrokerAddresses]]:
     """Return the named brokers, and all addresses of each broker set.
 
     `names`: names of brokers, or addresses, which need no name server and take precedence over the name server's list
     (for example if that has addresses inside containers). Without names: every master of the cluster, or of all
     clusters.
+    `lost`: takes the brokers that cannot be reached, of which one is else an error; if all are lost, the first one is.
     Order: that of the names, else cluster and name.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
@@ -36,12 +47,21 @@ def chosen_brokers(
     members: dict[tuple[str, str], BrokerAddresses] = {}
     asked = [(name, known) for name in dict.fromkeys(names)] or [(entry.name, [entry]) for entry in known]
     for name, where in asked:
-        found, entries = _by_address(client, name, where) if is_address(name) else _by_name(client, name, where)
+        try:
+            found, entries = _by_address(client, name, where) if is_address(name) else _by_name(client, name, where)
+        except RemotingError as error:
+            if lost is None:
+                raise
+            masters = [f"{name}@{entry.master}" for entry in where if entry.name == name and entry.master is not None]
+            lost.append(LostBroker(next(iter(masters), name), error))
+            continue
         brokers += [broker for broker in found if broker not in brokers]
         members |= {(entry.cluster, entry.name): entry for entry in entries}
     if cluster is not None and any(broker.cluster != cluster for broker in brokers):
         other = next(broker for broker in brokers if broker.cluster != cluster)
         raise BadRequest(f"{other.root} belongs to cluster {other.cluster}, not {cluster}")
+    if not brokers and lost:
+        raise lost[0].error
     if not brokers:
         raise Unreachable(
             "the name server lists no brokers", advice="check that a broker is registered there, and --cluster"

@@ -146,6 +146,14 @@ class LiveWitnesses:
         ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
         return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
 
+    def undecided_in_rocksdb(self) -> list[str]:
+        """Return the transactions in RocksDB without an op message.
+
+        The broker still checks those that its table has, which no request reads; it has dropped the others.
+        """
+        halves = self._with_all_of_rocksdb(is_whole=False)
+        return list(self._named(halves.filter(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC))))
+
     def other_id_words(self, identity: str) -> str:
         """Return a clause about a record with only the offset of a message id; empty without one."""
         own, offset = self._reads.other_ids.get(identity), offset_of(identity)

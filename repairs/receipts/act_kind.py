@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ActKind(StrEnum):
-    """What is done to a transaction, or to the cursors of a store; its value is the text in plans and receipts.
+    """What is done to a transaction, to the cursors of a store or to settings; the value is the text in receipts.
 
     `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes the first five, which may be planned.
     """
@@ -19,6 +19,8 @@ class ActKind(StrEnum):
     ANSWER = "answer"
     PROBE = "probe"
     CURSOR_SET = "cursor set"
+    HOLD = "hold"
+    RELEASE = "release"
 
 
 #: What may be planned for a transaction.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ActOutcome(StrEnum):
-    """The outcome of an act on a transaction, or on the cursors of a store."""
+    """The outcome of an act on a transaction, on the cursors of a store or on a broker's settings."""
 
     PROVED = "proved"
     ACCEPTED = "accepted"
@@ -19,7 +19,7 @@ class ActOutcome(StrEnum):
 
 #: The meaning of each outcome.
 OUTCOMES: dict[str, str] = {
-    ActOutcome.PROVED: "the effect was read back: the COMMIT record, the op mark, or a new half copy",
+    ActOutcome.PROVED: "the effect was read back: the COMMIT record, the op mark, a new half copy, or the settings",
     ActOutcome.ACCEPTED: "the broker accepted the request; the effect was not verified, or is not visible yet",
     ActOutcome.REFUSED_BY_GUARD: "a guard refused the act: nothing was sent",
     ActOutcome.NOT_SENT: "nothing was sent: the connection failed, or the command ended before",

@@ -33,7 +33,7 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 #: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
 #: Acts that do not concern a single transaction.
-WITHOUT_TRANSACTION = (ActKind.CURSOR_SET,)
+WITHOUT_TRANSACTION = (ActKind.CURSOR_SET, ActKind.HOLD, ActKind.RELEASE)
 #: One witness, in the form of plans.
 WITNESS = pa.struct(
     [
@@ -55,6 +55,16 @@ REQUEST = pa.struct(
         column("answered_time_ms", pa.int64(), "when the response was received"),
     ]
 )
+#: One setting of a broker that an act changes.
+SETTING_CHANGE = pa.struct(
+    [
+        one.with_nullable(False) for one in (
+            column("setting", pa.string(), "its name in the broker's configuration"),
+            column("before", pa.string(), "its value before"),
+            column("after", pa.string(), "the value to set"),
+        )
+    ]
+)
 _PLAN = pa.struct(
     [column("file", pa.string(), "the plan's file"), column("digest", pa.string(), "sha256 of the plan's text")]
 )
@@ -73,8 +83,8 @@ RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its id: start time and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
-        column("action", pa.string(), "the act: commit, rollback, discard, resume, close, answer, probe or cursor set"),
-        column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
+        column("action", pa.string(), f"the act: one of {', '.join(ActKind)}"),
+        column("transaction_id", pa.string(), "the transaction; null where cursors or settings were set"),
         column("producer_group", pa.string(), "the group that the decision names"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
@@ -98,6 +108,8 @@ RECEIPTS = pa.schema(
         column("notes", pa.list_(pa.string()), "further notes"),
         column("saved_message", pa.string(), "file with the saved message, beside the journal"),
         column("rechecks", pa.list_(RECHECK), "its rechecks that were recorded"),
+        column("settings", pa.list_(SETTING_CHANGE), "the settings of a broker that a hold or a release changes"),
+        column("until_time_ms", pa.int64(), "when the hold should be released"),
     ]
 )
 
@@ -158,6 +170,25 @@ class Recheck:
     standing_reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of a broker that an act changes, with both values as the broker's configuration has them."""
+
+    setting: str
+    before: str
+    after: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> SettingChange:
+        """Make it from the values of SETTING_CHANGE in a line of the journal."""
+        return cls(values["setting"], values["before"], values["after"])
+
+    @property
+    def words(self) -> str:
+        """The change in words."""
+        return f"{self.setting} from {self.before} to {self.after}"
+
+
 @dataclass(slots=True)
 class Receipt:
     """One act, from its start to its outcome.
@@ -185,6 +216,8 @@ class Receipt:
     notes: list[str] = field(default_factory=list)
     saved_message: str | None = None
     rechecks: list[Recheck] = field(default_factory=list)
+    settings: list[SettingChange] = field(default_factory=list)
+    until_time_ms: int | None = None
     receipt_id: str = field(default_factory=lambda: new_receipt_id())
     begun_time_ms: int = field(default_factory=lambda: _now_ms())
     ended_time_ms: int | None = None
@@ -252,6 +285,7 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
         raise _FORM.bad(file, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
     known["action"] = ActKind(known["action"])
     known["requests"] = [Request.of(one) for one in known.get("requests", ()) if one is not None]
+    known["settings"] = [SettingChange.of(one) for one in known.get("settings", ()) if one is not None]
     if "named_copy" in known:
         known["named_copy"] = RecordPlace.of(known["named_copy"])
     return Receipt(**known)

@@ -37,12 +37,14 @@ class Standing:
 def rechecked(
     receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Transaction]],
     cursors: Callable[[], Cursors | None] | None = None, places: Callable[[], Collection[str]] = tuple,
+    settings: Callable[[str], Mapping[str, str] | None] = lambda _: None,
 ) -> Iterator[tuple[Receipt, Standing]]:
     """Yield each receipt with its present standing.
 
     `look`: returns some transactions as they are now, by their ids; called once, for all that were acted on.
     `cursors`: returns the check's cursors of queue 0 by topic, None where they are unknown. `places`: returns the
-    directories of the stores that are read; none for live brokers.
+    directories of the stores that are read; none for live brokers. `settings`: returns the present configuration of a
+    broker; None if it was not read.
     """
     acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
     ids = list(dict.fromkeys(one for one in acted_on if one is not None))
@@ -50,7 +52,9 @@ def rechecked(
     for row in look(ids) if ids else ():
         rows.setdefault(row.transaction_id, []).append(row)
     for receipt in receipts:
-        if receipt.action == ActKind.CURSOR_SET:
+        if receipt.action in (ActKind.HOLD, ActKind.RELEASE):
+            yield receipt, settings_standing(receipt, settings)
+        elif receipt.action == ActKind.CURSOR_SET:
             other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, (
                 Standing(StandingWord.OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read")
@@ -127,6 +131,23 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     if all(word == StandingWord.STANDS for word in words):
         return Standing(StandingWord.STANDS, "; ".join(parts))
     return Standing(StandingWord.SETTLED_OTHERWISE, f"{'; '.join(parts)}: a broker moved it on, or it was set again")
+
+
+def settings_standing(receipt: Receipt, settings: Callable[[str], Mapping[str, str] | None]) -> Standing:
+    """Return the standing of a receipt that set a broker's settings."""
+    if receipt.outcome in _NOTHING_SENT:
+        return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
+    present = settings(receipt.store)
+    if present is None:
+        why = f"the settings of {receipt.store} were not read: recheck with -n HOST:PORT or --broker HOST:PORT"
+        return Standing(StandingWord.UNTOLD, why)
+    parts = [
+        f"{one.setting} was set to {one.after} and is {present.get(one.setting, 'not reported')}"
+        for one in receipt.settings
+    ]
+    if all(present.get(one.setting) == one.after for one in receipt.settings):
+        return Standing(StandingWord.STANDS, "; ".join(parts))
+    return Standing(StandingWord.SETTLED_OTHERWISE, f"{'; '.join(parts)}: it was released, or set again")
 
 
 def _effect_of(receipt: Receipt) -> ActKind:

@@ -28,7 +28,8 @@ STANDINGS: dict[str, str] = {
     StandingWord.NOT_SEEN: "there is no trace of the effect",
     StandingWord.EXPIRED: "the transaction is no longer found: its records have expired, or they are on another broker",
     StandingWord.OTHER_STORE: "the act was on another store than the one that was read",
-    StandingWord.SETTLED_OTHERWISE: "there is no trace of this act, but the transaction was decided",
+    StandingWord.SETTLED_OTHERWISE: "there is no trace of this act, but the transaction was decided, or the cursor or "
+    "setting was set again",
     StandingWord.NOTHING_DONE: "nothing was sent, so there is no effect",
     StandingWord.UNDONE: "rmqtx undo reverted it: the files are as they were before",
     StandingWord.UNTOLD: "unknown: what was read does not show it",

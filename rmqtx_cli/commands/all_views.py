@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmqtx_cli.acting import acting
-from rmqtx_cli.commands.acting import plan, receipts, undo
+from rmqtx_cli.acting import acting, holding
+from rmqtx_cli.commands.acting import holds, plan, receipts, undo
 from rmqtx_cli.commands.repairing import bundle, cursor
 from rmqtx_cli.output.views import (
     DIFFERENCES_VIEW,
@@ -32,6 +32,7 @@ def all_views() -> Iterator[View]:
     for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):
         yield view(with_store=True, with_configuration=True)
     yield acting.receipts_view()
+    yield from (holding.settings_view(), holds.view())
     yield from drawing.views()
     yield from receipts_page.VIEWS
     yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())

@@ -22,6 +22,7 @@ def _words() -> Iterable[str]:
 def _columns(command: str) -> Iterable[str]:
     from rmqtx.readers.model.tables import ALL_TABLES, TRACES, TRANSACTIONS
     from rmqtx.remoting.live.producer_list import PRODUCERS
+    from rmqtx.repairs.holds.listed_holds import HOLDS
     from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
     from rmqtx.verdicts.ledger.reconcile import RECONCILED
@@ -32,7 +33,7 @@ def _columns(command: str) -> Iterable[str]:
 
     tables = {
         "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,
-        "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "search": ALL_TABLES["records"],
+        "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "holds": HOLDS, "search": ALL_TABLES["records"],
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,

@@ -30,7 +30,8 @@ class Harm(IntEnum):
     DELIVERED_AGAIN = 5
     PENDING = 6
     LOST_BY_FAILOVER = 7
-    UNKNOWN = 8
+    HELD = 8
+    UNKNOWN = 9
 
 
 #: What a reason counts: the transactions whose causes are named with it.
@@ -91,6 +92,8 @@ def judge(
     if numbers.commit_without_op_count:
         number = count(numbers.commit_without_op_count, "transaction")
         outcome.add(WARNING, f"{number} committed without an op message: may be delivered again", Harm.DELIVERED_AGAIN)
+    for held in (store.held for store in numbers.stores if store.held is not None):
+        outcome.add(WARNING, held, Harm.HELD)
     for store, lacking in numbers.copies_lacking.items():
         outcome.add(WARNING, f"a failover to {store} loses pending transactions: {lacking}", Harm.LOST_BY_FAILOVER)
     if numbers.evidence_missing:

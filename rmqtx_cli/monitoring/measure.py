@@ -17,6 +17,7 @@ from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
+from rmqtx_cli.monitoring.held import held_sentences
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
@@ -41,22 +42,24 @@ REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
 
 
-def _queue_numbers(source: Source) -> list[StoreNumbers]:
+def _queue_numbers(source: Source, now_ms: int) -> list[StoreNumbers]:
     """Cursors and the ends of log and queues of each store or broker."""
     if isinstance(source, FileSource):
         return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
     if isinstance(source, BrokerSource):
-        return [_numbers_of_broker(fact) for fact in source.facts]
+        held = held_sentences(source.facts, now_ms)
+        return [_numbers_of_broker(fact, *held.get(fact.root, (None, False))) for fact in source.facts]
     raise TypeError(f"check reads stores in files and live brokers, not a {type(source).__name__}")
 
 
-def _numbers_of_broker(fact: LiveStore) -> StoreNumbers:
+def _numbers_of_broker(fact: LiveStore, held: str | None, is_hold_over: bool) -> StoreNumbers:
     return StoreNumbers(
         fact.root, is_in_use=True, half_next_offset=fact.half_cursor, half_max_offset=fact.half_end,
         discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
         check_interval_ms=fact.settings.transaction_check_interval_ms,
         op_next_offset=fact.op_cursor, op_max_offset=max(0, fact.broker.max_offset(OP_TOPIC)),
         cluster=fact.broker.cluster, broker_name=fact.broker.name, op_hold_ms=_op_hold_ms(fact.settings),
+        held=held, is_hold_over=is_hold_over,
     )
 
 
@@ -76,7 +79,7 @@ def measure(source: Source, now_ms: int) -> Numbers:
 
 def measured_rows(source: Source, now_ms: int) -> tuple[Numbers, pa.Table]:
     """The same, and the rows of the transactions that were counted. Raises: the same."""
-    return _measured(_queue_numbers(source), source.pending(), now_ms, source.live)
+    return _measured(_queue_numbers(source, now_ms), source.pending(), now_ms, source.live)
 
 
 def _measured(

@@ -38,6 +38,7 @@ def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
         "rmqtx_never_asked_transactions": numbers.counted(store.never_asked_count),
         "rmqtx_undecidable_transactions": numbers.counted(store.undecidable_count),
         "rmqtx_check_stopped": numbers.counted(int(store.check_stopped is not None)),
+        "rmqtx_held": int(store.held is not None),
         "rmqtx_half_queue_next_offset": store.half_next_offset,
         "rmqtx_half_queue_max_offset": store.half_max_offset,
         "rmqtx_op_queue_next_offset": store.op_next_offset,

@@ -120,6 +120,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "commit_without_op_count": numbers.counted(store.commit_without_op_count),
             "never_asked_count": numbers.counted(store.never_asked_count),
             "check_stopped": store.check_stopped,
+            "held": store.held,
             "half_next_offset": store.half_next_offset,
             "half_max_offset": store.half_max_offset,
             "half_lag": store.half_lag,

@@ -55,6 +55,13 @@ def guards(incomplete: str) -> list[str]:
     return _beginning((guard.name for guard in GUARDS), incomplete)
 
 
+def hold_guards(incomplete: str) -> list[str]:
+    """Return the names of the guards of a release that can be overridden."""
+    from rmqtx.repairs.holds.guards import HOLD_GUARDS
+
+    return _beginning((guard.name for guard in HOLD_GUARDS if not guard.is_absolute), incomplete)
+
+
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return columns of the command's rows, for the last of several names separated by commas."""
     return _last_of(incomplete, ",", _columns(ctx))

@@ -20,6 +20,7 @@ from rmqtx_cli.words.text import stored_text
 if TYPE_CHECKING:
     from rmqtx.remoting.connections.broker import Broker
     from rmqtx.remoting.connections.client import Client
+    from rmqtx.remoting.connections.discovery import LostBroker
     from rmqtx.remoting.connections.name_servers import NameServers
     from rmqtx.remoting.protocol.answers import BrokerAddresses
     from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
@@ -166,13 +167,15 @@ class Live:
     """The brokers that a command line selects, and the client connected to them.
 
     Shape: `brokers` are the selected masters (or a slave given by its address); `members` the same brokers with all
-           addresses, slaves included, as the name server or the broker itself reports them.
+           addresses, slaves included, as the name server or the broker itself reports them. `lost`: chosen brokers
+           that cannot be reached.
     """
 
     client: Client
     name_servers: NameServers | None
     brokers: list[Broker] = field(default_factory=list)
     members: list[BrokerAddresses] = field(default_factory=list)
+    lost: list[LostBroker] = field(default_factory=list)
 
     @property
     def names(self) -> str:
@@ -181,9 +184,10 @@ class Live:
 
 
 @contextmanager
-def open_live(live: LiveOptions) -> Iterator[Live]:
+def open_live(live: LiveOptions, *, without_lost: bool = False) -> Iterator[Live]:
     """Open the live brokers that the options select; the connections are closed with the context.
 
+    `without_lost`: go on without brokers that cannot be reached, if there are others.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
     from rmqtx.remoting.connections.client import Client
@@ -195,8 +199,11 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
         raise BadRequest("no live broker given", advice="add -n HOST:PORT (a name server) or --broker HOST:PORT")
     with Client(_settings(live)) as client:
         name_servers = NameServers(client, addresses) if addresses else None
-        brokers, members = chosen_brokers(client, name_servers, names=live.broker or (), cluster=live.cluster)
-        yield Live(client, name_servers, brokers, members)
+        lost: list[LostBroker] = []
+        brokers, members = chosen_brokers(
+            client, name_servers, names=live.broker or (), cluster=live.cluster, lost=lost if without_lost else None
+        )
+        yield Live(client, name_servers, brokers, members, lost)
 
 
 def _settings(live: LiveOptions) -> RemotingSettings:

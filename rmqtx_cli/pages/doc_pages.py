@@ -69,6 +69,7 @@ _OF_KINDS = {
     "standing of a receipt": "docs/receipts.md",
     "effect of cursor set": "docs/offline_acts.md",
     "guard": "docs/safety.md",
+    "state of a hold": "docs/runbook.md",
     "setting": "docs/formats/cursors.md",
     "scenario of a probe": "docs/canary.md",
     "step of a probe": "docs/canary.md",

@@ -32,15 +32,17 @@ from rmqtx.remoting.producer import unique_keys
 from rmqtx.remoting.protocol import frames
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
-from rmqtx.repairs.acts.guards import GUARDS
+from rmqtx.repairs.acts.guards import GUARDS, Guard
 from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from rmqtx.repairs.changes.undo_table import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
+from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
+from rmqtx.repairs.holds.listed_holds import HOLD_STATES, HOLDS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
-from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST
+from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, SETTING_CHANGE
 from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
 from rmqtx.verdicts.causes.cause import STRENGTHS
@@ -73,7 +75,7 @@ WIRE_MODULES = (frames, unique_keys)
 #: Tables of results, beside the tables of a store.
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
-    "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
+    "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "holds": HOLDS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
@@ -154,8 +156,8 @@ def _cause_lines(word: str) -> tuple[str, ...]:
 def entries(views: Iterable[View]) -> list[WordEntry]:
     """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
-    Order: states, flags, advice, next events, reasons, causes, findings, outcomes, guards, terms, settings, tables,
-           columns, structures and their fields, response codes, exit statuses.
+    Order: states, flags, advice, next events, reasons, causes, findings, outcomes, guards, holds, terms, settings,
+           tables, columns, structures and their fields, response codes, exit statuses.
     """
     return [
         *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
@@ -173,10 +175,9 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
         *(WordEntry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(WordEntry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
         *(WordEntry(word, "effect of cursor set", (text,)) for word, text in CURSOR_KINDS.items()),
-        *(
-            WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
-            for guard in GUARDS
-        ),
+        *map(_guard, GUARDS),
+        *map(_guard, HOLD_GUARDS),
+        *(WordEntry(word, "state of a hold", (text,)) for word, text in HOLD_STATES.items()),
         *(WordEntry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
         *(WordEntry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(WordEntry(word, "term", (text,)) for word, text in TERMS.items()),
@@ -198,6 +199,10 @@ def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
     """
     values = [value for module in modules for value in vars(module).values() if isinstance(value, Layout)]
     return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
+
+
+def _guard(guard: Guard | HoldGuard) -> WordEntry:
+    return WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
 
 
 def _response_lines(code: ResponseCode) -> tuple[str, ...]:
@@ -235,7 +240,7 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     every = [one for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema]
     # A name that several tables have, with other meanings: people ask about the column of transactions.
     tables = {one.name: meaning_of(one) for one in [*every, *TRANSACTIONS]}
-    parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
+    parts = [*REQUEST, *RECHECK, *SETTING_CHANGE, *EDITS, *CURSOR_EFFECTS]
     parts = [*parts, *LIVE_TRANSACTIONS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}

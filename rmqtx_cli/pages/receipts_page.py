@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS
 from rmqtx.repairs.receipts.standing_word import STANDINGS
@@ -60,6 +61,9 @@ def draw_receipt(receipt: Receipt, stream: IO[bytes]) -> None:
     asked = [{**entry, "fields": list((entry["fields"] or {}).items())} for entry in row["requests"]]
     _write_table(stream, "requests", asked, REQUEST, _REQUEST_VIEW)
     state = f"before: {receipt.state_before or 'unknown'}"
+    if receipt.action in (ActKind.HOLD, ActKind.RELEASE):
+        _write_table(stream, "rechecks", row["rechecks"], RECHECK, _RECHECK_VIEW)
+        return
     _write_table(stream, state, row["witnesses_before"], WITNESS, _WITNESS_VIEW)
     flags = f" ({', '.join(receipt.flags_after)})" if receipt.flags_after else ""
     state = f"after: {receipt.state_after or 'not read'}{flags}"
@@ -84,6 +88,10 @@ def _head(receipt: Receipt) -> Iterator[str]:
     yield named("ended", time_text(receipt.ended_time_ms) or "not ended: the command was interrupted")
     yield named("who", f"{receipt.who}, {receipt.made_by}")
     yield named("why", receipt.reason or "no reason given")
+    for one in receipt.settings:
+        yield named("setting", one.words)
+    if receipt.until_time_ms is not None:
+        yield named("until", time_text(receipt.until_time_ms))
     if receipt.overrides:
         yield named("overridden", ", ".join(receipt.overrides))
     if receipt.plan:

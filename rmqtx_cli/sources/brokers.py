@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -203,6 +203,11 @@ class BrokerSource:
                 f"asked through a proxy: {'group' if len(behind) == 1 else 'groups'} {named}; whether the application "
                 "is connected to the proxy is unknown"
             )
+
+    def present_conf(self, store: str) -> Mapping[str, str] | None:
+        """See `Source`."""
+        found = next((broker for broker in self.brokers.brokers if broker.root == store), None)
+        return None if found is None else found.config()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -187,6 +187,10 @@ class FileSource:
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`. Files do not show which producers are connected."""
+
+    def present_conf(self, store: str) -> Mapping[str, str] | None:  # noqa: ARG002
+        """See `Source`. Files do not have the settings of a running broker."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,9 @@ class Source(Protocol):
     def say_producers(self, rows: pa.Table) -> None:
         """Print the groups without a connected producer; only live brokers can report that."""
 
+    def present_conf(self, store: str) -> Mapping[str, str] | None:
+        """Return the configuration that a broker reports now; None for files, and for a broker that is not read."""
+
 
 class Tables(Protocol):
     """The half and op queues as they are stored."""

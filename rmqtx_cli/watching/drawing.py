@@ -116,6 +116,9 @@ def _pending_text(last: Snapshot, now_ms: int) -> str:
         parts.append(f"first discard {_until(first, now_ms)}")
     if stopped := [one for one in numbers.stores if one.check_stopped]:
         parts.append(f"THE CHECK IS STOPPED at {count(len(stopped), 'broker')}")
+    if held := [one for one in numbers.stores if one.held]:
+        over = sum(one.is_hold_over for one in held)
+        parts.append(f"held: {count(len(held), 'broker')}" + (f", {over} overdue: rmqtx release" if over else ""))
     return ", ".join(parts)
 
 

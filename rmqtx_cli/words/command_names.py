@@ -32,6 +32,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "plan": "write a plan for many transactions, for review",
         "apply": "carry out a plan, with a receipt for each transaction",
         "answer": "answer the broker's checks for a dead producer group",
+        "hold": "keep brokers from discarding open transactions, for a time",
+        "release": "put back the settings of held brokers",
+        "holds": "list held brokers: since when, until when, what they have now",
         "receipts": "list actions: who, when, why; test whether they still hold",
     },
     "Watch": {

@@ -378,6 +378,12 @@ class Rig:
         self._java("broker", "broker.BrokerStartup", conf)
         self.wait_port("broker", self.port, self.start_seconds)
 
+    def restart_broker(self) -> None:
+        """Stop the broker and start it with its configuration file as it left it."""
+        self.stop("broker")
+        self._java("broker", "broker.BrokerStartup", self.home / "conf" / "broker.conf")
+        self.wait_port("broker", self.port, self.start_seconds)
+
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop a process by a signal; return its exit status."""
         process, log = self._processes.pop(name)

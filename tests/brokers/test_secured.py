@@ -86,6 +86,22 @@ def test_the_rights_that_the_manual_names_list_and_settle(
     assert not SECRETS.search(output.out + output.err + acted.out + acted.err + written)
 
 
+def test_a_hold_needs_an_administrator_up_to_5_2_and_any_login_after_that(
+    guarded: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    come_as(OPERATOR, monkeypatch)
+    hold = ["hold", "-n", guarded.name_server, "--for", "1h", "--reason", "test", "--yes", "--no-wait"]
+    is_old = guarded.release < (5, 3)
+    assert status_of(hold) == (15 if is_old else 0)
+    output = capsys.readouterr()
+    assert ("Need admin permission for request code=25" in output.err) == is_old, output.err
+    come_as(ADMIN, monkeypatch)
+    assert status_of(hold) == 0
+    assert status_of(["release", "-n", guarded.name_server, "--yes"]) == 0
+    output = capsys.readouterr()
+    assert not SECRETS.search(output.out + output.err)
+
+
 def test_a_file_gives_credentials_too(guarded: Rig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tools.yml"
     path.write_text(f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n")

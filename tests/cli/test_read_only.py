@@ -81,7 +81,12 @@ ACTS: dict[str, list[list[str]]] = {
 }
 #: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; the
 #: exporter and the live screen, which read what `check` reads; and the archive of packages, which reads no store.
-OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter", "watch", "spark-archive", "producers"})
+OTHERS = frozenset(
+    {
+        "apply", "undo", "answer", "probe", "hold", "release", "holds", "receipts", "exporter", "watch",
+        "spark-archive", "producers",
+    }
+)
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.
 UNDERSTOOD = frozenset({0, 1, 3, 12, 16})
 

@@ -62,6 +62,18 @@ def drawn(model: Model, view: View, columns: int = 80, rows: int = 24, title: st
     return [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
 
+def test_held_brokers_are_counted_and_those_after_their_time() -> None:
+    model, view = Model(), View()
+    one = snapshot(0, [pending(1)])
+    store = one.numbers.stores[0]
+    model.add(one)
+    assert "held" not in drawn(model, view)[1]
+    store.held = "b is held until then"
+    assert drawn(model, view)[1].endswith(", held: 1 broker")
+    store.is_hold_over = True
+    assert drawn(model, view)[1].endswith(", held: 1 broker, 1 overdue: rmqtx release")
+
+
 def test_rates_are_those_of_the_half_queue() -> None:
     model = Model()
     model.add(snapshot(0, [pending(1), pending(2)], half_end=100))

@@ -30,13 +30,17 @@ class StoreBroker:
 
     def __init__(self, store: Store, settings: BrokerSettings, version: str, booted_ms: int = 0) -> None:
         self.store, self.settings, self.version, self.booted_ms = store, settings, version, booted_ms
+        self.name = "broker-a"
         self.more_conf: dict[str, str] = {}
         self.producers: set[str] = set()
         self.proxied: set[str] = set()
         """Groups of which a proxy is registered."""
+        self.refuses_settings: ResponseCode | None = None
+        """With which code it refuses new settings; SUCCESS: it answers 0 and ignores them."""
         self.counts: dict[RequestCode, int] = {}
         self._answers: dict[RequestCode, Callable[[Frame], Frame]] = {
             RequestCode.GET_BROKER_CONFIG: self._config,
+            RequestCode.UPDATE_BROKER_CONFIG: self._update,
             RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime,
             RequestCode.QUERY_CONSUMER_OFFSET: self._cursor,
             RequestCode.GET_MIN_OFFSET: lambda request: self._ends(request, 0),
@@ -66,11 +70,17 @@ class StoreBroker:
             "transactionCheckInterval": settings.transaction_check_interval_ms,
             "transactionOpBatchInterval": settings.transaction_op_batch_interval_ms,
             "fileReservedTime": settings.file_reserved_time_hours, "brokerRole": "ASYNC_MASTER",
-            "brokerName": "broker-a", "brokerClusterName": "c", "brokerId": 0,
+            "brokerName": self.name, "brokerClusterName": "c", "brokerId": 0,
             "transRocksDBEnable": "true" if self.store.has("consumequeue", ROCKSDB_HALF_TOPIC) else "false",
             **self.more_conf,
         }  # fmt: skip
         return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
+
+    def _update(self, request: Frame) -> Frame:
+        if self.refuses_settings is not None:
+            return response(request, self.refuses_settings, "refused by the test" if self.refuses_settings else None)
+        self.more_conf |= dict(line.split("=", 1) for line in request.body.decode().splitlines())
+        return response(request)
 
     def _runtime(self, request: Frame) -> Frame:
         table = {

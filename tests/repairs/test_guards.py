@@ -13,7 +13,10 @@ from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES, SettingsSituation, hold_refusals
+from rmqtx.repairs.holds.standing_holds import Hold
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.receipts import SettingChange
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation, transaction
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
@@ -225,3 +228,62 @@ def test_a_prepared_record_is_never_too_old_to_be_checked() -> None:
     """Brokers before 4.3 have no rule about the age, so a longer fileReservedTime changes nothing."""
     case = situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}, half_copy=PREPARED)
     assert "resume-too-old" not in {refusal.guard for refusal in refusals(case, ActRequest(ActKind.RESUME))}
+
+
+# -- holds ------------------------------------------------------------------------------------------------------------
+
+HELD = Hold(
+    "a@h:1", (SettingChange("transactionCheckMax", "15", "1000000"), SettingChange("fileReservedTime", "72", "120")),
+    0, 1, "me@here", "why", ("R",), is_sure=True,
+)
+HELD_CONF = {"transactionCheckMax": "1000000", "fileReservedTime": "120"}
+LIVE = SettingsSituation(ActKind.HOLD, "a@h:1", {**HELD_CONF, "transactionCheckMax": "15"}, (5, 3, 3))
+RELEASED = replace(LIVE, action=ActKind.RELEASE, conf=HELD_CONF, hold=HELD)
+HOLD_CASES: dict[str, list[SettingsSituation]] = {
+    "without-check": [
+        replace(LIVE, version=(4, 2, 0)), replace(LIVE, is_slave=True), replace(LIVE, conf={"fileReservedTime": "72"}),
+    ],
+    "not-held": [
+        replace(RELEASED, hold=None), replace(RELEASED, hold=None, conf={"transactionCheckMax": "15"}),
+        replace(RELEASED, hold=None, same_name=("a@other:1",)),
+    ],
+    "changed-since": [
+        replace(RELEASED, conf={**HELD_CONF, "transactionCheckMax": "30"}),
+        replace(RELEASED, conf={**HELD_CONF, "fileReservedTime": "96"}),
+        replace(RELEASED, conf={"transactionCheckMax": "1000000"}),
+    ],
+    "discards-pending": [
+        replace(RELEASED, at_once_ids=("A",)), replace(RELEASED, at_once_ids=tuple("ABCDEFG")),
+        replace(RELEASED, at_once_unknown="the table was not read"),
+    ],
+}
+HOLDS_ALLOWED = [
+    LIVE, replace(LIVE, hold=HELD), replace(LIVE, is_slave=True, has_rocksdb=True), replace(LIVE, version=(4, 3, 0)),
+    RELEASED, replace(RELEASED, conf={"transactionCheckMax": "15", "fileReservedTime": "72"}),
+    replace(RELEASED, conf={"transactionCheckMax": "15", "fileReservedTime": "120"}),
+]
+
+
+def test_every_guard_of_holds_has_a_case_and_a_name_of_its_own() -> None:
+    assert set(HOLD_CASES) == set(HOLD_GUARD_NAMES)
+    assert not set(HOLD_GUARD_NAMES) & set(GUARD_NAMES)
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in HOLD_CASES.items() for case in cases])
+def test_a_guard_of_holds_refuses_and_is_overridden_by_its_own_name_alone(name: str, case: SettingsSituation) -> None:
+    (found,) = hold_refusals(case)
+    assert (found.guard, bool(found.why), bool(found.advice)) == (name, True, True)
+    assert [one.guard for one in hold_refusals(case, [name])] == ([name] if name in ABSOLUTE_HOLD_GUARDS else [])
+    assert [one.guard for one in hold_refusals(case, set(HOLD_GUARD_NAMES) - {name})] == [name]
+
+
+@pytest.mark.parametrize("case", HOLDS_ALLOWED)
+def test_guards_of_holds_let_everything_else_pass(case: SettingsSituation) -> None:
+    assert list(hold_refusals(case)) == []
+
+
+def test_a_refusal_names_what_is_there_and_what_was_expected() -> None:
+    (changed,) = hold_refusals(HOLD_CASES["changed-since"][0])
+    assert "transactionCheckMax is 30, expected 1000000 (the hold) or 15 (before)" in changed.why
+    (discards,) = hold_refusals(HOLD_CASES["discards-pending"][1])
+    assert "7 open half messages: A, B, C, D, E and 2 more" in discards.why

@@ -17,6 +17,7 @@ from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.repairs.receipts.receipts import (
     RECEIPTS,
     Receipt,
+    SettingChange,
     is_receipt_id,
     new_receipt_id,
     receipt_of,
@@ -38,6 +39,7 @@ def whole() -> Receipt:
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
     receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
     receipt.outcome, receipt.notes, receipt.saved_message = ActOutcome.PROVED, ["a note"], "/x.json"
+    receipt.settings, receipt.until_time_ms = [SettingChange("transactionCheckMax", "15", "1000000")], 1
     return receipt
 
 
@@ -114,3 +116,16 @@ def test_what_a_line_may_lack_or_hold_as_null_is_no_reason_to_lose_its_receipt()
     named = receipt_of({**values, "named_copy": place, "rechecks": 7}).named_copy
     assert named is not None
     assert (named.length_bytes, named.body_crc) == (300, None)
+
+
+def test_settings_come_back_from_the_journal_and_forged_ones_are_no_receipts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "r.jsonl")
+    held = Receipt(ActKind.HOLD, None, "a@h:1", settings=[SettingChange("transactionCheckMax", "15", "1000000")])
+    held.until_time_ms = 1_795_388_400_000
+    journal.end(held)
+    text = journal.path.read_text()
+    for forged in ('"before": null', '"before": 15', '"other": "15"'):
+        journal.path.write_text(journal.path.read_text() + text.replace('"before": "15"', forged))
+    found = journal.read()
+    assert found.receipts == [held]
+    assert [finding.code for finding in found.findings] == ["receipt-unreadable"] * 3

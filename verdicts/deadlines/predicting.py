@@ -208,7 +208,7 @@ def predict_window(
     if is_running:
         begun = [time_ms for time_ms in (last_round_ms(halves), booted_time_ms) if time_ms is not None]
         begin_ms = next_round_ms(max(begun, default=None), how.interval_ms, now_ms)
-        window = _from_real_cursor(window)
+        window = from_real_cursor(window)
         state, halves = window.state, _stored(window)
     are_open, is_plain = _open_slots(window, rules)
     rows = halves.rows[are_open]
@@ -279,7 +279,7 @@ def _stored(window: CheckWindow) -> StoredHalves:
     return halves
 
 
-def _from_real_cursor(window: CheckWindow) -> CheckWindow:
+def from_real_cursor(window: CheckWindow) -> CheckWindow:
     """Return the window from the real place of a running check: cursors are stored only at times, and after a round.
 
     The check has passed every half that it has put back, and all halves before them.

@@ -272,7 +272,10 @@ def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, 
             reading.findings.extend(found.findings)
             return map(Transaction.of, rows)
 
-        again = rechecked(receipts, look, lambda: _cursors(source), lambda: [one.root for one in source.stores])
+        again = rechecked(
+            receipts, look, lambda: _cursors(source), lambda: [one.root for one in source.stores],
+            source.present_conf,
+        )
         return {receipt.receipt_id: standing for receipt, standing in again}
 
 

@@ -149,9 +149,9 @@ class Stage(Play):
         wanted = list(transactions)
         self.until("all sent", lambda: all(one.sent is not None for one in wanted), PATIENCE_SECONDS)
 
-    def orphans(self, plan: str, count: int = 1, **wanted: object) -> list[Transaction]:
+    def orphans(self, plan: str, count: int = 1, group: str | None = None, **wanted: object) -> list[Transaction]:
         """Transactions whose producer is dead."""
-        shop = self.shop()
+        shop = self.shop(group)
         begun = shop.begin_all(plan, count, **wanted)
         shop.kill()
         self.until_gone(shop.group)

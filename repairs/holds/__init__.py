@@ -1,0 +1,1 @@
+"""Holds: raising the limits by which running brokers discard open half messages, and putting them back."""

@@ -1,0 +1,99 @@
+"""Holds as a table: what is held, where, since and until when, and whether the brokers still have the values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from rmqtx.readers.model.tables import column
+from rmqtx.repairs.holds.standing_holds import CHECK_MAX, Hold, looks_held
+from rmqtx.repairs.receipts.receipts import SettingChange
+
+
+class HoldState(StrEnum):
+    """Whether a hold is in force; its value is the text in tables."""
+
+    HELD = "held"
+    OVERDUE = "overdue"
+    PUT_BACK = "put_back"
+    CHANGED = "changed"
+    UNREAD = "unread"
+    UNRECORDED = "unrecorded"
+
+
+#: The meaning of each.
+HOLD_STATES: dict[str, str] = {
+    HoldState.HELD: "the broker has the value of the hold, and the time of the hold is not over",
+    HoldState.OVERDUE: "the broker has the value of the hold, and the time of the hold is over: release it",
+    HoldState.PUT_BACK: "the broker has the value of before, although the hold was not released with this journal",
+    HoldState.CHANGED: "the broker has another value than the hold set, and another than before",
+    HoldState.UNREAD: "unknown: the broker was not read",
+    HoldState.UNRECORDED: "the broker has a limit as a hold sets it, and this journal has no hold of the broker",
+}
+#: One setting of one broker that is held.
+HOLDS = pa.schema(
+    [
+        column("store", pa.string(), "the broker: NAME@HOST:PORT"),
+        column("hold_state", pa.string(), f"one of {', '.join(HOLD_STATES)}", values=HOLD_STATES),
+        column("setting", pa.string(), "its name in the broker's configuration"),
+        column("before", pa.string(), "the value that a release puts back"),
+        column("after", pa.string(), "the value that the hold set"),
+        column("now", pa.string(), "the broker's present value; null if it was not read"),
+        column("since_time_ms", pa.int64(), "when the hold began"),
+        column("until_time_ms", pa.int64(), "when the hold should be released"),
+        column("held_by", pa.string(), "user and host"),
+        column("reason", pa.string(), "why, in the operator's words"),
+        column("receipt_ids", pa.list_(pa.string()), "the receipts of the hold, oldest first"),
+    ]
+)
+
+
+def hold_rows(
+    holds: Mapping[str, Hold], present: Mapping[str, Mapping[str, str] | None], now_ms: int
+) -> list[dict[str, Any]]:
+    """Return the rows of HOLDS.
+
+    `present`: the configuration of each broker that was asked; None if it could not be read.
+    Order: brokers by name, settings as they were held.
+    """
+    rows = []
+    for root in sorted({*holds, *present}):
+        hold, conf = holds.get(root), present.get(root)
+        if hold is not None:
+            rows += [_row(hold, one, conf, now_ms) for one in hold.settings]
+        elif conf is not None and looks_held(conf):
+            rows.append(
+                {"store": root, "hold_state": HoldState.UNRECORDED, "setting": CHECK_MAX, "now": conf[CHECK_MAX]}
+            )
+    return rows
+
+
+def _row(hold: Hold, one: SettingChange, conf: Mapping[str, str] | None, now_ms: int) -> dict[str, Any]:
+    now = None if conf is None else conf.get(one.setting)
+    return {
+        "store": hold.store, "hold_state": _state(hold, one, now, now_ms), "setting": one.setting,
+        "before": one.before, "after": one.after, "now": now, "since_time_ms": hold.since_ms,
+        "until_time_ms": hold.until_ms, "held_by": hold.held_by, "reason": hold.reason,
+        "receipt_ids": list(hold.receipt_ids),
+    }
+
+
+def _state(hold: Hold, one: SettingChange, now: str | None, now_ms: int) -> HoldState:
+    if now is None:
+        return HoldState.UNREAD
+    if now == one.after:
+        return HoldState.OVERDUE if is_over(hold, now_ms) else HoldState.HELD
+    return HoldState.PUT_BACK if now == one.before else HoldState.CHANGED
+
+
+def is_over(hold: Hold, now_ms: int) -> bool:
+    """Whether the time of a hold is over."""
+    return hold.until_ms is not None and now_ms > hold.until_ms
+
+
+def holds_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return rows as a table. Shape: HOLDS."""
+    return pa.Table.from_pylist(list(rows), schema=HOLDS)

@@ -1,0 +1,204 @@
+"""Shared code of `hold` and `release`: what is printed before the question, the question, receipts, exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx_cli.acting.acting import status_of
+from rmqtx_cli.options import completion
+from rmqtx_cli.options.asking import agreed
+from rmqtx_cli.options.next_commands import with_places
+from rmqtx_cli.options.options import ReceiptOptions
+from rmqtx_cli.pages.deadlines import in_text
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, escaped, size
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from rmqtx.repairs.holds.changes import CheckedChange
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.output.views import View
+
+#: Transactions that a line names.
+_NAMED_MAX = 5
+HoldOverrideOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="GUARD", autocompletion=completion.hold_guards,
+        help="Override this guard; needs --reason; repeatable.",
+    ),
+]
+
+
+def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple[str, ...]:
+    """Return the guards to override.
+
+    Raises: BadRequest for an unknown guard, one without an override, or no reason.
+    """
+    from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
+    from rmqtx_cli.words.near import did_you_mean
+
+    for name in override or ():
+        if name not in HOLD_GUARD_NAMES:
+            raise BadRequest(f"no guard {name!r} here", advice=did_you_mean(name, list(HOLD_GUARD_NAMES)))
+        if name in ABSOLUTE_HOLD_GUARDS:
+            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that broker out: --broker")
+    if override and not (reason or "").strip():
+        raise BadRequest("--override needs --reason TEXT")
+    return tuple(dict.fromkeys(override or ()))
+
+
+def settings_listing(output: ReceiptOptions, voice: Voice) -> Listing:
+    """The listing of receipts of holds and releases."""
+    from rmqtx.repairs.receipts.receipts import RECEIPTS
+    from rmqtx_cli.output.listing import Listing
+
+    return Listing(RECEIPTS, settings_view(), output.rows, voice=voice)
+
+
+def settings_view() -> View:
+    """The view of these receipts in a table."""
+    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+
+    def settings(row: dict[str, Any]) -> str:
+        parts = [f"{one['setting']} {one['before']} → {one['after']}" for one in row["settings"] or ()]
+        return escaped(", ".join(parts))
+
+    def notes(row: dict[str, Any]) -> str:
+        is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
+        return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
+
+    return View(
+        (
+            plain("store", ALWAYS), plain("action", ALWAYS), plain("outcome", ALWAYS),
+            Column("settings", ("settings",), settings, ALWAYS), plain("until_time_ms", 4), plain("receipt_id", 1),
+            Column("notes", ("notes", "outcome"), notes, 5, may_be_cut=True),
+        ),
+        "no broker was changed",
+    )  # fmt: skip
+
+
+def print_change(one: CheckedChange, now_ms: int, voice: Voice) -> None:
+    """Print what will be done to one broker and what follows, or why it will not be done."""
+    root, found = one.root, one.preview
+    for refusal in one.refusals:
+        say.error(f"{root}: refused by {with_places(str(refusal))}")
+    if one.error is not None:
+        say.error(f"{root}: {one.error}")
+    if one.is_needless:
+        voice.note(
+            f"{root}: its limits are higher already: nothing to change; the journal has no hold of it, so another "
+            "operator may put the limits back"
+        )
+    if not one.is_allowed:
+        return
+    for change in one.changes:
+        is_there = change.before == change.after
+        voice.note(f"{root}: {f'{change.setting} stays {change.after}' if is_there else change.words}")
+    for line in _hold_lines(one, now_ms) if one.action == ActKind.HOLD else _release_lines(one):
+        voice.note(f"{root}: {line}")
+    if one.sent:
+        voice.note(
+            f"{root}: the broker writes all its settings into the file that was given with -c: without comments, with "
+            "each default as a line; the file of before is kept beside it as .bak"
+        )
+    if found.unknown is not None:
+        voice.note(f"{root}: unknown which half messages are open: {found.unknown}")
+
+
+def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
+    found = one.preview
+    lines = []
+    if found.unknown is None:
+        first = ""
+        if found.open_ids and one.hold is None:
+            first = "; the check would discard none of them"
+            if found.first_discard_ms is not None:
+                when = f"{time_text(found.first_discard_ms)}, {in_text(found.first_discard_ms, now_ms)}"
+                first = f"; without the hold the check discards the first at {when}"
+        lines.append(f"{count(len(found.open_ids), 'open half message')}{first}")
+    written = "" if found.bytes_an_hour is None else f", at most {size(found.bytes_an_hour)} an hour"
+    lines.append(f"the checks go on: each one writes a copy of each open half message{written}")
+    if any(change.setting == "fileReservedTime" for change in one.changes):
+        lines.append(
+            "half messages near fileReservedTime would be discarded unasked; with a longer one old files stay on the "
+            "disk until the release: watch its free space"
+        )
+    if late := found.late:
+        named = ", ".join(half.transaction_id for half in late[:_NAMED_MAX])
+        more = f" and {len(late) - _NAMED_MAX} more" if len(late) > _NAMED_MAX else ""
+        lines.append(
+            f"may be too late for {count(len(late), 'half message')}, which the next round of the check discards "
+            f"without the hold: {named}{more}"
+        )
+    if unseen := len(found.unseen_ids):
+        lines.append(
+            f"{count(unseen, 'half message')} without a decision in RocksDB: how many of their checks are used is "
+            "unknown, so the hold may be too late for some; their slaves check and drop them too: hold these with "
+            "--broker HOST:PORT"
+        )
+    if found.stop is not None:
+        lines.append(f"the check is stopped at {found.stop}: it asks and discards nothing behind that")
+    return lines
+
+
+def _release_lines(one: CheckedChange) -> list[str]:
+    found = one.preview
+    if not one.sent:
+        return ["the settings are those of before the hold: nothing is sent, and the hold ends"]
+    return [] if found.unknown is not None else [f"{count(len(found.open_ids), 'open half message')} after the release"]
+
+
+def carry_out_changes(
+    changes: Sequence[CheckedChange], journal: Journal, reason: str | None, overrides: Sequence[str], question: str,
+    listing: Listing, *, dry_run: bool, yes: bool, wait: bool = False,
+) -> int:
+    """Ask for confirmation, change the settings, print the receipts; returns the exit status.
+
+    `wait`: also wait for a round of the check after a hold, and record what was discarded before it.
+    Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
+    """
+    from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
+    from rmqtx.repairs.holds.changes import change_settings
+    from rmqtx.repairs.receipts.receipts import table
+
+    voice, allowed = listing.voice, [one for one in changes if one.is_allowed]
+    if dry_run:
+        voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'broker')} would be changed)")
+        return exit_status.combined(map(_status_before, changes))
+    if allowed and not yes and not agreed(f"{question} of {count(len(allowed), 'broker')}"):
+        say.line("rmqtx: nothing was done")
+        return exit_status.REFUSED_BY_GUARD
+    receipts = change_settings(changes, journal, reason, overrides)
+    if wait and (wait_ms := round_wait_ms(changes)):
+        voice.note(
+            f"set and read back; waiting {duration_text(wait_ms)} for a round of the check (an interrupt does not end "
+            "the hold)"
+        )
+        discarded_meanwhile(changes, journal, wait_ms, voice.note)
+    try:
+        listing.write(iter(table(receipts).to_batches()))
+    finally:  # also if the receipts cannot be printed: what was done is done
+        for receipt in (one.receipt for one in allowed if one.receipt is not None):  # others are printed before
+            if receipt.outcome != ActOutcome.PROVED:
+                say.error(f"{receipt.store}: {receipt.outcome}: {'; '.join(receipt.notes)}")
+        voice.note(f"receipts are in {journal.path}")
+    needless = [exit_status.DONE for one in changes if one.is_needless]
+    return exit_status.combined([*needless, *(status_of([one], is_proof_wanted=True) for one in receipts)])
+
+
+def _status_before(one: CheckedChange) -> int:
+    from rmqtx.remoting.protocol.errors import Refused
+
+    if one.error is not None:
+        return exit_status.REFUSED_BY_BROKER if isinstance(one.error, Refused) else exit_status.UNREACHABLE
+    return exit_status.REFUSED_BY_GUARD if one.refusals else exit_status.DONE

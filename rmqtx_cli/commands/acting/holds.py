@@ -1,0 +1,122 @@
+"""`rmqtx holds`: list the brokers that are held, and whether they still have the values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.options.options import FailOnOption, LimitOption, OutputOptions, VoiceOptions, WhereOption
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    from rmqtx.repairs.holds.standing_holds import Hold
+    from rmqtx_cli.output.views import View
+    from rmqtx_cli.words.say import Voice
+
+NAME = "holds"
+EXAMPLES = (
+    Example("rmqtx holds -n 10.0.0.1:9876", "what is held, compared with the brokers' present settings"),
+    Example("rmqtx holds -n 10.0.0.1:9876 --fail-on 'hold_state != held'", "status 1 if one is overdue or was changed"),
+    Example("rmqtx holds", "from the journal alone"),
+)
+
+JournalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
+    ),
+]
+
+
+@with_option_groups
+def command(
+    *,
+    where: WhereOption = None,
+    limit: LimitOption = None,
+    journal: JournalOption = None,
+    fail_on: FailOnOption = None,
+    output: OutputOptions,
+    voice: VoiceOptions,
+    live: LiveOptions,
+) -> int:
+    """List the holds that were not released, and whether the brokers still have the values.
+
+    With -n or --broker each broker is read: brokers with a limit as a hold sets it are listed too if the journal has no
+    hold of them, because another operator may hold them. Without, the journal alone is read.
+    """
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.repairs.holds.listed_holds import HOLDS, hold_rows, holds_table
+    from rmqtx.repairs.holds.standing_holds import standing_holds
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx_cli.output.listing import Listing
+
+    book = Journal(journal)
+    listing = Listing(HOLDS, view(f"no holds in {book.path}"), output, where, fail_on, limit, voice)
+    found = book.read()
+    holds = standing_holds(found.receipts)
+    present = _present(live) if live.is_asked else {}
+    now_ms = time.time_ns() // 1_000_000
+    rows = hold_rows(holds, present, now_ms)
+    listing.write(iter(holds_table(rows).to_batches()))
+    _say_holds(holds, rows, now_ms, voice)
+    status = listing.conclude(Reading(HOLDS, [], findings=found.findings))
+    return exit_status.INCOMPLETE if None in present.values() else status
+
+
+def _present(live: LiveOptions) -> dict[str, Mapping[str, str] | None]:
+    """Return the configuration of each broker; None, after a line about the error, where it cannot be read."""
+    from rmqtx.remoting.protocol.errors import RemotingError
+
+    found: dict[str, Mapping[str, str] | None] = {}
+    with open_live(live, without_lost=True) as opened:
+        for lost in opened.lost:
+            say.error(f"{lost.root}: {lost.error}")
+            found[lost.root] = None
+        for broker in opened.brokers:
+            try:
+                found[broker.root] = broker.config()
+            except RemotingError as error:
+                say.error(f"{broker.root}: {error}")
+                found[broker.root] = None
+    return found
+
+
+def _say_holds(
+    holds: Mapping[str, Hold], rows: Sequence[dict[str, Any]], now_ms: int, voice: Voice
+) -> None:
+    from rmqtx.repairs.holds.listed_holds import HoldState, is_over
+
+    for hold in holds.values():
+        if hold.until_ms is None:
+            continue
+        left = duration_text(abs(hold.until_ms - now_ms))
+        when = f"is over since {left}: release it" if is_over(hold, now_ms) else f"ends in {left}"
+        voice.note(f"{hold.store}: the time of the hold {when}")
+        if not hold.is_sure:
+            voice.note(f"{hold.store}: an act of this hold has no proved outcome; see rmqtx receipts --action hold")
+    others = len({row["store"] for row in rows if row["hold_state"] == HoldState.UNRECORDED})
+    if others:
+        voice.note(f"{count(others, 'broker')} with a limit as a hold sets it, and without a hold in this journal")
+
+
+def view(nothing: str = "no holds") -> View:
+    """Return the view of holds. `nothing`: the line instead of an empty table."""
+    from rmqtx_cli.output.views import ALWAYS, View, plain
+
+    return View(
+        (
+            plain("store", ALWAYS), plain("hold_state", ALWAYS), plain("setting", ALWAYS), plain("before", 2),
+            plain("after", 3), plain("now", ALWAYS), plain("since_time_ms", 5), plain("until_time_ms", 1),
+            plain("held_by", 6, may_be_cut=True), plain("reason", 4, may_be_cut=True),
+        ),
+        nothing,
+    )  # fmt: skip
