@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.forcing.stage import Stage
+from tests.representatives import rest_is_slow
 
 
-@pytest.mark.parametrize("version", ["4.4.0", "5.3.3"])
+@pytest.mark.parametrize("version", rest_is_slow(["5.3.3", "4.4.0"], quick=1))
 def test_the_producers_of_a_broker(version: str, tmp_path: Path) -> None:
     with Stage(version, tmp_path, {}) as stage:
         stage.orphans("orphan", 2)
