@@ -16,7 +16,7 @@ from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 
 NOBODY = "127.0.0.1:1"
-VERBS = (["pending"], ["audit"], ["show", "ID"], ["decode", "half"], ["decode", "op"])
+VERBS = (["pending"], ["audit"], ["show", "ID"], ["decode", "half"], ["decode", "op"], ["producers"])
 
 
 @pytest.fixture
@@ -108,3 +108,21 @@ def test_show_audit_check_and_decode_of_a_live_broker(rmqtx: Run, common: Path, 
         ours = rmqtx("decode", verb, "--broker", address, "--fields", "queue_offset,store_time_ms", "--format", "csv")
         theirs = rmqtx("decode", verb, common, "--fields", "queue_offset,store_time_ms", "--format", "csv")
         assert ours.out == theirs.out
+
+
+def test_producers_names_the_groups_that_wait_without_a_client(rmqtx: Run, common: Path) -> None:
+    store = open_store(common)
+    settings = broker_settings(store, conf=corpus.recipe("common-5.3.3")["broker_conf"], version="5.3.3")
+    broker = StoreBroker(store, settings, "5.3.3")
+    with FakeServer(broker) as server:
+        alone = rmqtx("producers", "--broker", server.address, "--format", "json")
+        failed = rmqtx("producers", "--broker", server.address, "--fail-on", "client_id is null", "--quiet")
+        broker.producers.add("shop")
+        found = rmqtx("producers", "--broker", server.address)
+    (row,) = json.loads(alone.out)
+    assert (row["producer_group"], row["client_id"], alone.status, failed.status) == ("shop", None, 0, 1)
+    note = f"{row['pending_count']} pending transactions of group shop, and no client of it is connected"
+    assert note in alone.err
+    assert row["pending_count"] > 0
+    assert "10.0.0.9@1" in found.out
+    assert "no client of it is connected" not in found.err
