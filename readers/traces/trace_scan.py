@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage, Note, NoteKind, Reading
 from rmqtx.readers.model.tables import TRACES
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
-from rmqtx.readers.traces.trace_lines import TraceLine, trace_lines
+from rmqtx.readers.traces.trace_lines import TraceKind, TraceLine, trace_lines
 
 #: Columns of the record.
 _OF_RECORD = ["store", "file", "position_bytes", "length_bytes", "commit_log_offset", "store_time_ms", "born_host"]
@@ -48,6 +49,28 @@ def scan_traces(
         why = f"{store.root} has no topic {topic}: no producer wrote a trace there"
         reading.notes.append(Note(NoteKind.WHY, why))
     return reading
+
+
+def last_decisions(reading: Reading) -> Reading:
+    """Return the last decision of each transaction in a reading of TRACES, by its producer's clock.
+
+    Units:  memory grows with the number of transactions: one row for each.
+    Order:  commit-log offset, then line.
+    Damage: that of the reading.
+    """
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        last: dict[str, dict[str, Any]] = {}
+        for batch in reading:
+            for row in batch.to_pylist():
+                identity = row["transaction_id"]
+                is_decided = row["kind"] == TraceKind.DECIDED and identity is not None
+                if is_decided and (identity not in last or last[identity]["time_ms"] <= row["time_ms"]):
+                    last[identity] = row
+        rows = sorted(last.values(), key=lambda row: (row["commit_log_offset"], row["line_number"]))
+        yield from pa.Table.from_pylist(rows, TRACES).to_batches()
+
+    return Reading(TRACES, batches(), reading.findings, reading.coverage, reading.notes)
 
 
 def traces_of(block: Block, store: str, findings: list[Finding]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from rmqtx.readers.model.tables import TRACES
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import TRACE_TOPIC, open_store
 from rmqtx.readers.traces.trace_lines import Decision, TraceKind, trace_lines
-from rmqtx.readers.traces.trace_scan import scan_traces
+from rmqtx.readers.traces.trace_scan import last_decisions, scan_traces
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.field import field_stores, right
@@ -135,3 +135,15 @@ def test_a_torn_line_is_a_finding_and_the_others_are_rows(tmp_path: Path) -> Non
     assert reading.table().num_rows == before - 1
     (finding,) = reading.findings
     assert (finding.code, finding.kind.severity) == ("trace-unreadable", "warning")
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_last_decision_of_each_transaction(name: str, tmp_path: Path) -> None:
+    reading = last_decisions(scan_traces(open_store(field_stores(name, tmp_path) / "store"), STORES[name]))
+    rows = reading.table().to_pylist()
+    assert len({row["transaction_id"] for row in rows}) == len(rows)
+    assert [row["commit_log_offset"] for row in rows] == sorted(row["commit_log_offset"] for row in rows)
+    assert reading.coverage
+    found = {row["transaction_id"]: row["decision"] for row in rows}
+    for transaction_id, one in right(name)["transactions"].items():
+        assert found[transaction_id] == one["said"][-1][0]

@@ -19,10 +19,14 @@ NAME = "trace"
 SHORT = "what producers wrote about their transactions (client 4.9.0+)"
 EXAMPLES = (
     Example("rmqtx decode trace STORE", "all lines"),
-    Example("rmqtx decode trace STORE --where 'decision = COMMIT'", "what producers committed"),
+    Example("rmqtx decode trace STORE --last -o decisions.csv", "the last decision of each, for rmqtx reconcile"),
     Example("rmqtx decode trace STORE --trace-topic AuditTrace --group pay_tx", "from a topic of your own, one group"),
 )
 
+LastOption = Annotated[
+    bool,
+    typer.Option("--last", help="Only the last decision of each transaction, as a ledger for rmqtx reconcile"),
+]
 TraceTopicOption = Annotated[
     str | None,
     typer.Option("--trace-topic", metavar="NAME", help="Topic of the traces; default RMQ_SYS_TRACE_TOPIC"),
@@ -37,6 +41,7 @@ def command(
     trace_topic: TraceTopicOption = None,
     topic: TopicOption = None,
     group: GroupOption = None,
+    last: LastOption = False,
     rows: RowsOptions,
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
@@ -49,15 +54,16 @@ def command(
     """
     from rmqtx.readers.model.tables import TRACES
     from rmqtx.readers.store.store import TRACE_TOPIC
-    from rmqtx.readers.traces.trace_scan import scan_traces
+    from rmqtx.readers.traces.trace_scan import last_decisions, scan_traces
 
     bounds = within.bounds(voice)
 
     def read(one: Store, _columns: list[str]) -> Reading:
-        return scan_traces(
+        found = scan_traces(
             one, trace_topic or TRACE_TOPIC, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
             from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
         )
+        return last_decisions(found) if last else found
 
     return list_rows(
         rows.of(store, voice, commit_log), "traces", read, schema=TRACES,
