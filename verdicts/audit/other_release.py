@@ -52,10 +52,13 @@ def with_release(store: Store, own: BrokerSettings, other: BrokerSettings, versi
     found = OtherRelease(version, own.version)
     for identity in mine.keys() | others.keys():
         row = mine.get(identity) or others[identity]
-        events = [_event(rows.get(identity)) for rows in (mine, others)]
         topic = names.get(row["half_copies"][0]["commit_log_offset"]) if row["half_copies"] else None
-        is_seen = True if topic is None else _reads(topic, version)
-        found.counts[events[0], events[1] if is_seen else UNSEEN] += 1
+        theirs = _event(others.get(identity))
+        if topic is None:  # its record cannot be read, so its design is unknown
+            theirs = NextEvent.UNKNOWN
+        elif not _reads(topic, version):
+            theirs = UNSEEN
+        found.counts[_event(mine.get(identity)), theirs] += 1
     return found
 
 
