@@ -203,7 +203,7 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
         f"let the broker check it again ({asks}), or {looked_up}" if asks else
-        f"{looked_up}: the broker discards it without asking",
+        f"{looked_up}, before the broker starts: its next round would discard the transaction without asking",
     )
 
 

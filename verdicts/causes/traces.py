@@ -90,15 +90,15 @@ CAUSES = (
         "decision-lost-on-the-way", "its producer decided, and the broker has no record of the decision",
         affected=(Change(
             "END_TRANSACTION is sent once, without an answer; the client writes its trace before",
-            "client/impl/producer/DefaultMQProducerImpl.java endTransaction; seen on 5.3.3",
+            "client/impl/producer/DefaultMQProducerImpl.java; seen on 5.3.3",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_lost_on_the_way, shows_in=(TRACE,),
         consequence="the message that its producer committed is not delivered, and the application counts it as sent",
         act="rmqtx show ID --store STORE: what it decided, and when; then rmqtx commit ID -n HOST:PORT, or rmqtx "
         "rollback ID -n HOST:PORT",
-        change="look for what drops or refuses the requests: a proxy or firewall, a full thread pool of the broker "
-        "(endTransactionThreadPoolNums), a broker that was a slave; rmqtx diagnose STORE --broker-logs DIR",
+        change="look for what drops or refuses the requests: a proxy or firewall, a full thread pool of the broker, "
+        "a broker that was a slave; rmqtx diagnose STORE --broker-logs DIR",
         shown_by=(), decides="a check or a decision after the one in the trace",
     ),
 )
