@@ -28,7 +28,7 @@ MEANINGS: dict[int, str] = {
     "or diff --exit-code a difference",
     USAGE: "the command line is wrong: an unknown option, column or format",
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
-    UNREADABLE: "not a store, or a file cannot be read or written",
+    UNREADABLE: "not a store, or none that the command reads; or a file cannot be read or written",
     STORE_IN_USE: "the store is in use (commands that change a store)",
     REFUSED_BY_GUARD: "refused by a guard or at the prompt, or the store cannot be changed: nothing was done (commands "
     "that act)",
