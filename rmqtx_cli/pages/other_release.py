@@ -22,6 +22,8 @@ _WORDS = {
 
 def other_release_lines(root: str, found: OtherRelease) -> Iterator[str]:
     """Yield what is the same, then each difference with its number."""
+    if found.is_doubtful:
+        yield f"{root}: evidence is missing or damaged, so open transactions may be missing below: rmqtx pending {root}"
     begin = f"{root}: started with {dotted(found.version)} in place of {found.own}"
     if not found.counts:
         yield f"{begin}: no transaction is open"

@@ -104,7 +104,7 @@ def test_no_words_crash_the_parser(words: list[str]) -> None:
     [("state", "an operator"), ("state =", "a value"), ("state = PENDING and", "a column"), ("not", "a column")],
 )
 @pytest.mark.parametrize("more", [None, "flags ~ ."])
-def test_a_condition_that_ends_too_early_names_no_bracket_that_nobody_wrote(
+def test_a_condition_that_ends_too_early_names_only_brackets_that_were_written(
     condition: str, missing: str, more: str | None
 ) -> None:
     with pytest.raises(BadRequest, match=f"expected {missing} at the end") as caught:

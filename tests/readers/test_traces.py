@@ -1,4 +1,4 @@
-"""Message traces: the lines of real producers, other lines, and lines that nobody writes."""
+"""Message traces: the lines of real producers, other lines, and lines that no client writes."""
 
 from __future__ import annotations
 

@@ -54,6 +54,6 @@ def test_who_is_connected_and_who_waits(name: str, tmp_path: Path, client: Clien
         assert (rows["gone"]["client_id"], rows["gone"]["pending_count"]) == (None, 2)
         if is_whole:
             assert rows["orders"]["is_proxy"] is True
-        alone = producers_table([found], waiting, "nobody").to_pylist()
+        alone = producers_table([found], waiting, "unknown").to_pylist()
         found_words = [(row["producer_group"], row["client_id"], row["pending_count"]) for row in alone]
-        assert found_words == [("nobody", None, 0)]
+        assert found_words == [("unknown", None, 0)]

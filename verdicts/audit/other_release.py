@@ -24,16 +24,19 @@ class OtherRelease:
 
     Shape: `counts`: transactions by what the own release does next, and what the other does (values of `next_event`, or
            UNSEEN); None where it is not known. `own`: the version of its broker as text, as far as it is known.
+           `is_doubtful`: evidence is missing or damaged, so transactions may be missing here.
     """
 
     version: Version
     own: str
+    is_doubtful: bool = False
     counts: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
 
     @property
     def is_known(self) -> bool:
         """Whether what both do is known of every transaction."""
-        return all(None not in pair and NextEvent.UNKNOWN not in pair for pair in self.counts)
+        known = all(None not in pair and NextEvent.UNKNOWN not in pair for pair in self.counts)
+        return known and not self.is_doubtful
 
     @property
     def changed_count(self) -> int:
@@ -47,9 +50,10 @@ def with_release(store: Store, own: BrokerSettings, other: BrokerSettings, versi
     `own`, `other`: the settings of its broker, with its own release and with the other one.
     Raises: UnreadableFile.
     """
-    mine, others = _open(store, own), _open(store, other)
+    mine, is_doubtful = _open(store, own)
+    others, are_doubtful = _open(store, other)
     names = _topics(store, own, [*mine.values(), *others.values()])
-    found = OtherRelease(version, own.version)
+    found = OtherRelease(version, own.version, is_doubtful or are_doubtful)
     for identity in mine.keys() | others.keys():
         row = mine.get(identity) or others[identity]
         topic = names.get(row["half_copies"][0]["commit_log_offset"]) if row["half_copies"] else None
@@ -62,11 +66,14 @@ def with_release(store: Store, own: BrokerSettings, other: BrokerSettings, versi
     return found
 
 
-def _open(store: Store, settings: BrokerSettings) -> dict[str, dict[str, Any]]:
+def _open(store: Store, settings: BrokerSettings) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Return the open transactions by id, and whether evidence is missing or damaged."""
     def settings_of(_store: Store) -> BrokerSettings:
         return settings
 
-    return {row["transaction_id"]: row for row in pending([store], settings_of).table().to_pylist()}
+    reading = pending([store], settings_of)
+    rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
+    return rows, bool(reading.undecidable_count) or any(one.is_error for one in reading.findings)
 
 
 def _event(row: Mapping[str, Any] | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
 from rmqtx.readers.traces.trace_scan import traces_of
@@ -27,7 +28,7 @@ class TraceEvidence:
         A trace record has the ids of all its lines as keys. Where the index does not reach, nothing is found.
 
         Order:  of a transaction: commit-log offset, then line.
-        Damage: a record that cannot be read is left out.
+        Damage: a record that cannot be read is left out; nothing, if a file cannot be read.
         """
         found: dict[int, Block] = {}
         log = self.store.log()
@@ -37,6 +38,8 @@ class TraceEvidence:
                 block = block_at(log, offset)
                 if block is not None and block.topic_is(TRACE_TOPIC)[0]:
                     found[offset] = block
+        except SourceError:  # the reading of log and index reports it
+            return {}
         finally:
             log.close()
         return rows_by_id(found.values(), self.store.root, transaction_ids)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import FailOnOption, GroupOption, OutputOptions, VoiceOptions, WhereOption
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from rmqtx.remoting.connections.broker import Broker
+    import pyarrow as pa
+
     from rmqtx_cli.words.say import Voice
 
 NAME = "producers"
@@ -40,8 +41,10 @@ def command(
 
     A check goes to one of the clients of the transaction's group that are connected to the broker. A group with pending
     transactions and without a client has a row without one: no process answers its checks. A producer that has not
-    sent since its start is not listed by most brokers; behind a proxy the proxy is listed in place of its clients.
+    sent since its start is not listed by most brokers; behind a proxy the proxy is listed in place of its clients. The
+    exit status is 3 where evidence is missing, so that pending transactions may be missing too.
     """
+    from rmqtx.remoting.live.lookups import pending as pending_on
     from rmqtx.remoting.live.producer_list import PRODUCERS, connected_producers, producers_table
     from rmqtx_cli.options.live import open_live
     from rmqtx_cli.output.listing import Listing
@@ -50,7 +53,8 @@ def command(
     listing = Listing(PRODUCERS, PRODUCERS_VIEW, output, where, fail_on, None, voice)
     name = None if group is None else live.full_name(group)
     with open_live(live) as given:
-        pending = _pending(given.brokers)
+        reading = pending_on(given.brokers)
+        pending = _counts(reading.table())
         found = []
         for broker in given.brokers:
             wanted = [waiting for store, waiting in pending if store == broker.root]
@@ -62,15 +66,12 @@ def command(
             voice.note(note)
     rows = table.to_pylist()
     _say_waiting(pending, {(row["store"], row["producer_group"]) for row in rows if row["client_id"]}, voice)
-    return exit_status.FINDINGS if fail_on is not None and listing.has_failed else exit_status.DONE
+    return listing.conclude(reading, has_undecidable=bool(reading.undecidable_count))
 
 
-def _pending(brokers: list[Broker]) -> Counter[tuple[str, str]]:
+def _counts(transactions: pa.Table) -> Counter[tuple[str, str]]:
     """Return the number of pending transactions by broker and producer group."""
-    from rmqtx.remoting.live.lookups import pending
-    from rmqtx.verdicts.model.state import State
-
-    rows = pending(brokers).table().select(["store", "producer_group", "state"]).to_pylist()
+    rows = transactions.select(["store", "producer_group", "state"]).to_pylist()
     return Counter(
         (row["store"], row["producer_group"])
         for row in rows

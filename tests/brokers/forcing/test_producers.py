@@ -1,4 +1,4 @@
-"""`rmqtx producers` on real brokers: clients that live, groups that wait for nobody, several groups of one process."""
+"""`rmqtx producers` on real brokers: clients that live, groups without a client, several groups of one process."""
 
 
 from __future__ import annotations
