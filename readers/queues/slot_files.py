@@ -52,12 +52,12 @@ def _is_name(topic: bytes) -> bool:
 
 
 #: The listed files of the last few stores in this process: a queue is listed once, not once for each split.
-_listed: OrderedDict[tuple[str, int], dict[object, object]] = OrderedDict()
+_listed: OrderedDict[tuple[str, int, str], dict[object, object]] = OrderedDict()
 
 
 def cache_of(store: Store) -> dict[object, object]:
     """Return the cache of this process for a store, by any key."""
-    key = (store.root, store.taken_time_ms)
+    key = (store.root, store.taken_time_ms, store.opening)
     if key not in _listed:
         _listed[key] = {}
         if len(_listed) > _STORES_KEPT:

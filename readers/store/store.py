@@ -69,6 +69,9 @@ OWN_LOCKS: set[tuple[int, int]] = set()
 _QUEUES_OPENED_MAX = 32
 
 
+_OPENINGS = itertools.count()
+
+
 @dataclass(frozen=True)
 class Store:
     """One broker's store as it was at `taken_time_ms`.
@@ -83,6 +86,8 @@ class Store:
     used_by_process: int | None
     taken_time_ms: int
     findings: tuple[Finding, ...] = field(default=(), repr=False)
+    #: Differs between two openings with the same root and time; the same in the processes that read its splits.
+    opening: str = field(default_factory=lambda: f"{os.getpid()}/{next(_OPENINGS)}", compare=False, repr=False)
 
     @property
     def in_use(self) -> bool:
