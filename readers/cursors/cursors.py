@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -125,7 +125,7 @@ def _read(store: Store) -> tuple[Config, str | None]:
         twice = [] if config.file is None else [_twice(store, found.place, config.file)]
         return Config(value, [*found.findings, *twice], found.place), None
     if config.file is None:
-        return config, chosen.file.name
+        return config._replace(findings=_with_place(store, config.findings)), chosen.file.name
     findings = list(config.findings)
     if chosen.finding is not None:
         findings.append(chosen.finding)
@@ -135,6 +135,27 @@ def _read(store: Store) -> tuple[Config, str | None]:
         expected = "a JSON object with an object offsetTable"
         findings.append(Finding(store.root, "config-damaged", config.file, expected=expected, actual="another value"))
     return config._replace(findings=findings), chosen.file.name
+
+
+def _with_place(store: Store, findings: list[Finding]) -> list[Finding]:
+    """Return the findings of missing cursors, with advice that names the database that the broker may have had."""
+    database = lost_cursor_database(store)
+    if database is None:
+        return findings
+    advice = f"restore {database}, or config/consumerOffset.json if the broker had that file, from a backup"
+    return [replace(one, advice=advice) if one.code == "config-missing" else one for one in findings]
+
+
+def lost_cursor_database(store: Store) -> str | None:
+    """Return the directory in which a broker without a file of cursors had them, as far as other files show it.
+
+    Each broker with settings in files writes config/topics.json; `rocksdbstore` is there from 5.4.0 on, with settings
+    of both kinds (5.5.0 with configManagerVersion=v2 has neither file).
+    """
+    if store.has_rocksdb_settings:
+        return "config/consumerOffsets"
+    has_topics = any(store.has("config", name) for name in ("topics.json", "topics.json.bak"))
+    return "config/rdb" if store.has("config") and store.has("rocksdbstore") and not has_topics else None
 
 
 def _is_newer(found: RocksdbCursors, config: Config) -> bool:

@@ -216,9 +216,14 @@ class Store:
         """Whether a store with a log and with settings in RocksDB (storeType=defaultRocksDB) has no queues at all: a
         broker with this setting has them in RocksDB too.
         """
-        if not self.commit_log or not any(self.has("config", name, "CURRENT") for name in _SETTINGS_IN_ROCKSDB):
+        if not self.commit_log or not self.has_rocksdb_settings:
             return False
         return not self.queue_databases and next(self.queues(), None) is None
+
+    @property
+    def has_rocksdb_settings(self) -> bool:
+        """Whether config/ has a database that a broker writes with storeType=defaultRocksDB."""
+        return any(self.has("config", name, "CURRENT") for name in _SETTINGS_IN_ROCKSDB)
 
     def has_database_files(self, *names: str) -> bool:
         """Whether a directory has files of a RocksDB database: without CURRENT a broker begins an empty one in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,26 @@ def test_no_file_is_not_the_same_as_no_cursor(tmp_path: Path) -> None:
     half = f'{{"offsetTable":{{"{HALF_TOPIC}@{CHECK_GROUP}":{{0:7}}}}}}'
     partly = check_cursors(store_with(tmp_path, consumerOffset__json=half))
     assert (partly.half, partly.op) == ({0: 7}, {})
+
+
+@pytest.mark.parametrize(("name", "lost", "named"), [
+    ("rocksdb-configs-5.5.0", "rdb", "config/rdb"),
+    ("rocksdb-queues-5.5.0", "consumerOffsets", "config/consumerOffsets"),
+    ("rocksdb-both-5.5.0", "consumerOffset.json", None), ("common-4.9.7", "consumerOffset.json", None),
+])
+def test_lost_cursors_are_named_where_their_broker_had_them(
+    name: str, lost: str, named: str | None, tmp_path: Path
+) -> None:
+    store = copy_of(name, tmp_path)
+    for path in (store / "config").glob(f"{lost}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cursors = check_cursors(open_store(store))
+    assert cursors.half is None
+    [finding] = [one for one in cursors.findings if one.code == "config-missing"]
+    if named is None:
+        assert finding.advice is None
+    else:
+        assert named in (finding.advice or "")
 
 
 def test_cursors_in_a_database_that_is_none_are_unknown_and_said_to_be_there(tmp_path: Path) -> None:

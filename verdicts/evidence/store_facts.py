@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, lost_cursor_database
 from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.segment_scan import SegmentScan
@@ -206,10 +206,15 @@ class StoreFacts:
         return f"{cursor} is beyond the end of the queue, {found.expected}"
 
     def _unparsed_cursors(self) -> str | None:
-        """Return that the file of the cursors is damaged; None if it is missing, or was read."""
-        if self.cursors.half is not None or not any(one.code == "config-damaged" for one in self.cursors.findings):
+        """Return that the file of the cursors is damaged, or that a database may have been there; None if the file is
+        missing, or was read.
+        """
+        if self.cursors.half is not None:
             return None
-        return f"config/{self.cursors.name} cannot be parsed"
+        if any(one.code == "config-damaged" for one in self.cursors.findings):
+            return f"config/{self.cursors.name} cannot be parsed"
+        database = lost_cursor_database(self.store)
+        return None if database is None else f"no {database}, and no config/consumerOffset.json"
 
 
 def future_findings(store: Store, future: Prediction) -> list[Finding]:
