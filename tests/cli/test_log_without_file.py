@@ -10,6 +10,7 @@ import pytest
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
+from tests.forge.stores import copy_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders-5.3.3.tar.xz"
 
@@ -79,3 +80,15 @@ def test_simulate_heeds_a_log_file_of_zeros(rmqtx: Run, store: Path) -> None:
         answered = rmqtx(name, store)
         assert answered.status == INCOMPLETE, name
         assert "error: record-damaged" in answered.err
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"), [("rocksdb-queues-5.5.0", True), ("rocksdb-both-5.5.0", False), ("common-4.9.7", False)]
+)
+def test_a_salvage_of_queues_in_rocksdb_leaves_them_to_the_broker(
+    name: str, is_named: bool, rmqtx: Run, tmp_path: Path
+) -> None:
+    result = rmqtx("salvage", copy_of(name, tmp_path / "broken"), "--to", tmp_path / "new")
+    assert result.status == DONE
+    assert ("storeType=defaultRocksDB writes its own from the log" in result.err) == is_named
+    assert "the default, as no file" not in result.err

@@ -84,7 +84,12 @@ def command(
     if config is None:
         voice.note("no config/ found: the new store has no topics and no cursors; add them with --config DIR")
     sizes, is_guess = _sizes(files, store, conf, segment_bytes)
-    if sizes.assumption is not None:
+    if store is not None and store.has_rocksdb_queues:
+        voice.note(
+            "this store has queues in RocksDB, and the new store has them in files: a broker with "
+            "storeType=defaultRocksDB writes its own from the log at its start (seen on 5.5.0)"
+        )
+    elif sizes.assumption is not None:
         voice.note(sizes.assumption)
     with shown("salvaging", voice) as progress:
         result = salvage(
