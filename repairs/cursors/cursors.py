@@ -64,6 +64,8 @@ _UNASKED = frozenset(WORDS[event] for event in UNASKED_ENDS)
 #: Those with which the check reads a copy, and those with which it reads none.
 _READ = frozenset(WORDS[event] for event in READ_EVENTS)
 _UNREAD = frozenset({NextEvent.STOPPED, NextEvent.SKIPPED, NextEvent.NONE})
+#: Errors about the broker, not about what was read: a check that is stopped is what the cursors are set for.
+_NOT_EVIDENCE = frozenset({"check-stopped", "start-differs"})
 #: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [
@@ -83,11 +85,16 @@ class Effects:
     """What the broker does differently with the new cursors.
 
     Shape: `rows`: rows of CURSOR_EFFECTS. `stops`: where its check is then stopped, one for each half queue.
+           `unread_count`: the half slots that the cursor passes and of which no file of the log has the record: what
+           was in them is unknown. `lacks`: the codes of what is missing or damaged as evidence, so that more
+           transactions may be affected.
     Order: `rows`: that of the first half copies.
     """
 
     rows: list[dict[str, Any]]
     stops: list[CheckStop]
+    unread_count: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 def moves(
@@ -216,13 +223,14 @@ def _require_only(before: Any, after: Any, key: str, value: int, file: str) -> N
 
 
 def effects(
-    store: Store, changes: ChangeSet, settings_of: SettingsOf, opened: Callable[[str, tuple[str, ...]], Store]
+    store: Store, wanted: list[Move], changes: ChangeSet, settings_of: SettingsOf,
+    opened: Callable[[str, tuple[str, ...]], Store],
 ) -> Effects:
     """Return the transactions that the broker would treat differently, and where its check is then stopped."""
     settings = settings_of(store)
     with _as_changed(store, changes) as place:
-        before, _ = _judged(store, settings)
-        after, stops = _judged(opened(str(place), store.commit_log_directories), settings)
+        before, _, lacks = _judged(store, settings)
+        after, stops, _ = _judged(opened(str(place), store.commit_log_directories), settings)
     found = []
     for name, row in before.items():
         kind = _kind(row, after[name])
@@ -234,13 +242,32 @@ def effects(
                     "reason_after": after[name].reason,
                 }
             )
-    return Effects(found, stops)
+    return Effects(found, stops, sum(_unread_count(store, move) for move in wanted), lacks)
 
 
-def _judged(store: Store, settings: BrokerSettings) -> tuple[dict[str, Transaction], list[CheckStop]]:
+def _unread_count(store: Store, move: Move) -> int:
+    """Return how many half slots a cursor passes whose records would be in the log, and are in none of its files."""
+    if move.topic != HALF_TOPIC:
+        return 0
+    log = store.log()
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            before = queue.min_offset if move.before is None else move.before
+            offsets: list[int] = queue.read(before, move.after)[1].tolist()
+        begin = store.commit_log[0].base_offset if store.commit_log else 0
+        return sum(offset >= begin and log.segment_at(offset) is None for offset in offsets)
+    finally:
+        log.close()
+
+
+def _judged(
+    store: Store, settings: BrokerSettings
+) -> tuple[dict[str, Transaction], list[CheckStop], tuple[str, ...]]:
+    """Return the transactions by id, where the check is stopped, and the codes of errors of the evidence."""
     reading = audit([store], lambda _: settings)
     found = [Transaction.of(row) for row in reading.table().to_pylist()]
-    return {one.transaction_id: one for one in found}, reading.check_stops
+    lacks = sorted({one.code for one in reading.findings if one.is_error} - _NOT_EVIDENCE)
+    return {one.transaction_id: one for one in found}, reading.check_stops, tuple(lacks)
 
 
 def _kind(before: Transaction, after: Transaction) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,9 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import UnsafeStore
 from rmqtx.readers.store.fastjson import parse
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
-from rmqtx.repairs.cursors.cursors import Move, change_set
+from rmqtx.repairs.cursors.cursors import Effects, Move, change_set
 from rmqtx_cli.commands.repairing.cursor import _is_refused
-from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
+from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents
@@ -210,6 +211,34 @@ def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: P
     old = rmqtx(*act, "--broker-conf", conf)
     assert old.status == DONE, old.err
     assert {row["kind"] for row in rows(old.out)} == {"discarded-unasked"}
-    found = rows(old.out)
+    found = Effects(rows(old.out), [])
     assert _is_refused(found, (), has_conf=False)
     assert not _is_refused(found, ("asked-again",), has_conf=False)
+
+
+@pytest.mark.parametrize("which", ["one file", "all files"])
+def test_a_half_whose_record_is_in_a_missing_file_is_not_passed(
+    which: str, rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """What was in it is unknown: the log is to be found first."""
+    store = corpus_store("killed-4.3.0")
+    files = sorted((store / "commitlog").iterdir())
+    for path in files[2:3] if which == "one file" else files:
+        path.unlink()
+    table = store / FILE
+    moved = re.sub(rf'({HALF_TOPIC}@CID_RMQ_SYS_TRANS":{{0:)\d+', r"\g<1>47", table.read_text())  # in the third file
+    for path in (table, table.with_name("consumerOffset.json.bak")):
+        path.write_text(moved)
+    pending = rmqtx("pending", store, "--broker-version", "4.3.0")
+    assert pending.status == INCOMPLETE
+    assert "rmqtx cursor set" not in pending.err
+    assert ("is in a missing file of the log: find that file" in pending.err) == (which == "one file")
+    assert ("the check is stopped at half 47" in pending.err) == (which == "one file")
+    words = ("cursor", "set", "--half", 48, "--store", store, "--to", tmp_path / "new", "--broker-version", "4.3.0")
+    refused = rmqtx(*words, "--reason", "a test", "--yes")
+    assert refused.status == REFUSED_BY_GUARD
+    assert "refused by abandoned: 1 half slot that the cursor passes" in refused.err
+    assert "more transactions may be affected" in refused.err
+    allowed = rmqtx(*words, "--override", "abandoned", "--reason", "a test", "--yes")
+    assert allowed.status == INCOMPLETE
+    assert (tmp_path / "new").exists()

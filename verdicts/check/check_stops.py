@@ -241,20 +241,25 @@ def _times(window: CheckWindow) -> Iterator[np.ndarray]:
 
 def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
     """Return the stop with the values of its record. None for a record that a running broker has just written (queues
-    are read later than the log), and in a bundle.
+    are read later than the log), in a bundle, and without any file of the log: what a start does then is another
+    matter, and the missing log is reported.
     """
     log = store.log()
     try:
         with open_queue(store, OP_TOPIC if stop.is_op else HALF_TOPIC, stop.queue_id) as queue:
             offsets = queue.read(stop.queue_offset, stop.queue_offset + 1)[1].tolist()
         offset = offsets[0] if offsets else None
-        if store.in_use and offset is not None and log.segment_at(offset) is None:
+        is_absent = offset is not None and log.segment_at(offset) is None
+        if is_absent and (store.in_use or not store.commit_log):
             return None
         block = None if offset is None else block_at(log, offset)
     finally:
         log.close()
     if offset is None and is_bundle(store):
         return None
+    if offset is not None and is_absent:
+        is_lost = offset >= store.commit_log[0].base_offset
+        return replace(stop, commit_log_offset=offset, is_lost=is_lost)
     return replace(stop, commit_log_offset=offset) if block is None else with_record(stop, block)
 
 
@@ -281,6 +286,9 @@ def remedies(
     if stop.is_readable:
         first = "decide first what is older than fileReservedTime, because a restart discards it without asking"
         return [(f"rmqtx show {name} {arguments}", f"restart the broker, then run this command again; {first}")]
+    if stop.is_lost and acting is not None:
+        why = f"the record of {stop.place} is in a missing file of the log: find that file in a backup or on a slave"
+        return [(f"rmqtx verify {arguments}", why)]
     skip = f"rmqtx cursor set --{'op' if stop.is_op else 'half'} {stop.queue_offset + 1}{acting}"
     if name is None:
         if acting is None:

@@ -17,7 +17,8 @@ class CheckStop:
            are those of the message, if known; `queue_offset` its place in the half queue, or in the op queue (`is_op`).
            `is_readable`: the message can be read, but the check does not run. `lacks_room`: it can be read, but its
            properties leave no room for those that the check adds. `version`: the broker's version by whose
-           rules the message ends the round; None if it is not known, or makes no difference.
+           rules the message ends the round; None if it is not known, or makes no difference. `is_lost`: the log has no
+           file with its record, although it would be in the log.
     Units: queue offsets; epoch milliseconds.
     """
 
@@ -33,6 +34,7 @@ class CheckStop:
     is_readable: bool = False
     lacks_room: bool = False
     version: Version | None = None
+    is_lost: bool = False
 
     @property
     def place(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
     from rmqtx.repairs.changes.change_sets import ChangeSet
     from rmqtx.repairs.changes.destinations import Destination
-    from rmqtx.repairs.cursors.cursors import Move
+    from rmqtx.repairs.cursors.cursors import Effects, Move
     from rmqtx_cli.output.views import View
 
 NAME = "cursor"
@@ -98,23 +99,29 @@ def command(
         changes = change_set(store, wanted)
         for move in wanted:
             voice.note(_way(move))
-        found = effects(store, changes, settings_of, opened)
+        found = effects(store, wanted, changes, settings_of, opened)
         rows = found.rows
         listing.write(_batches(rows))
         for stop in found.stops:
             voice.note(f"with the new cursors {check_sentence(stop)}")
-        if _is_refused(rows, override or (), has_conf=offline.broker_conf is not None):
+        if found.lacks:
+            voice.note(
+                f"evidence is missing or damaged ({', '.join(found.lacks)}): more transactions may be affected - "
+                f"rmqtx verify {quoted(store.root)}"
+            )
+        if _is_refused(found, override or (), has_conf=offline.broker_conf is not None):
             return exit_status.REFUSED_BY_GUARD
+        status = exit_status.INCOMPLETE if found.lacks else exit_status.DONE
         if dry_run:
             voice.note("nothing was done: --dry-run")
-            return exit_status.DONE
+            return status
         if not yes and not agreed(f"{offline.warning}: set the cursors"):
             say.line("rmqtx: nothing was done")
             return exit_status.REFUSED_BY_GUARD
         receipt_id, journal = _carried_out(wanted, changes, store, destination, opened, reason, override or ())
         offline.say_where(voice)
         voice.note(f"receipt {receipt_id} is in {journal}")
-    return exit_status.DONE
+    return status
 
 
 def _carried_out(
@@ -156,19 +163,27 @@ def _way(move: Move) -> str:
     return f"cursor of {move.topic}: from {before} to {move.after}"
 
 
-def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str], *, has_conf: bool) -> bool:
+def _is_refused(effects: Effects, override: Sequence[str], *, has_conf: bool) -> bool:
     """Print the unwanted effects that are not overridden; return whether there are any.
 
     `has_conf`: the settings that decide whether the check asks a producer are known, not the defaults.
     """
     from rmqtx.repairs.cursors.cursors import KINDS, UNWANTED
 
+    rows = effects.rows
     counts = Counter(row["kind"] for row in rows)
     found = [kind for kind in UNWANTED if counts[kind] and kind not in override]
     for kind in found:
         say.error(
             f"refused by {kind}: {count(counts[kind], 'transaction')}: {KINDS[kind]} - choose other cursors, or add "
             f"--override {kind} --reason TEXT"
+        )
+    is_unread = effects.unread_count > 0 and "abandoned" not in override
+    if is_unread:
+        say.error(
+            f"refused by abandoned: {count(effects.unread_count, 'half slot')} that the cursor passes: no file of the "
+            "log has the record, and whether its transaction is decided is unknown - find the missing files in a "
+            "backup or on a slave, or add --override abandoned --reason TEXT"
         )
     unasked_count = sum(
         row["kind"] == "discarded-unasked" and row["state_before"] in (State.COMMITTED, State.ROLLED_BACK)
@@ -181,7 +196,7 @@ def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str], *, has_
             "discards them without asking, with a longer fileReservedTime or more checks it asks again: a second "
             "delivery is possible - add --broker-conf FILE, or --override asked-again --reason TEXT"
         )
-    return bool(found) or is_unsure
+    return bool(found) or is_unread or is_unsure
 
 
 def _prove(wanted: Sequence[Move], found: Any) -> None:
