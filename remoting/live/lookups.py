@@ -24,7 +24,7 @@ from rmqtx.remoting.live.producers import with_producers
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.verdicts.audit.lookups import open_rows, short_note, undecidable_findings
+from rmqtx.verdicts.audit.lookups import open_rows, short_note, undecidable_findings, undecidable_of
 from rmqtx.verdicts.audit.place_search import PlaceWords
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.strengths import with_causes
@@ -201,11 +201,12 @@ def _reading(
     del witnesses
     rows = choose(judged)
     del sources
-    unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
+    undecidable = undecidable_of(judged)
+    unlisted = undecidable_findings(undecidable) if rows.num_rows < judged.num_rows else []
     schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
-    reading.undecidable_count = pc.sum(pc.equal(judged["state"], State.UNDECIDABLE)).as_py() or 0
+    reading.undecidable = undecidable
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
     if with_check:

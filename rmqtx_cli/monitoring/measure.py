@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
     from rmqtx.remoting.live.store_facts import LiveStore
     from rmqtx.verdicts.model.predicted import Prediction
-    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.source import Source
 
 #: Only transactions pending for this time are remembered until the next run; the producer may still decide others.
@@ -101,8 +102,6 @@ def _measured(
         is_asked = row["next_event"] is None or row["answer_effect"] is not None
         if "commit_without_op" in row["flags"] and is_asked and not _is_op_held(row, one, now_ms):
             one.commit_without_op_count += 1
-        if row["state"] == State.UNDECIDABLE:
-            one.undecidable_count += 1
         if row["state"] != State.PENDING:
             continue
         one.pending_count += 1
@@ -132,9 +131,14 @@ def _measured(
     numbers.unreached = [*refused_sentences(predicted), *harms.start_sentences(), *passed_sentences(predicted)]
     lacking = [one for one in reading.findings if one.code == "copy-lacks-pending"]
     numbers.copies_lacking = {one.store: one.actual or "" for one in lacking}
-    numbers.undecidable = next((one.actual or "" for one in reading.findings if one.code == "undecidable"), "")
-    numbers.undecidable = numbers.undecidable.replace(", because ", " UNDECIDABLE because ", 1)
+    reasons: Counter[str] = Counter()
+    for (root, reason), undecidable_count in reading.undecidable.items():
+        by_root[root].undecidable_count += undecidable_count
+        reasons[reason] += undecidable_count
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.is_error})
+    if reasons:
+        numbers.undecidable = undecidable_words(reasons, " UNDECIDABLE")
+        numbers.evidence_missing = sorted({*numbers.evidence_missing, "undecidable"})
     return numbers, rows
 
 

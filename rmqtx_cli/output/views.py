@@ -192,7 +192,8 @@ def _age(now_ms: int) -> Callable[[Row], str]:
 def _left(now_ms: int) -> Callable[[Row], str]:
     def text(row: Row) -> str:
         time_ms = row["discard_at_ms"]
-        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms))
+        # Whole seconds: of a store that is read, the start is the time of reading.
+        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms) // 1000 * 1000)
 
     return text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,16 +59,26 @@ def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A store of the corpus by name; unpacked once, so tests that change one copy it."""
-    found: dict[str, Path] = {}
+def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """A store of the corpus by name; unpacked once, so tests that change one copy it: the last one to end fails if one
+    was changed.
+    """
+    found: dict[str, tuple[Path, dict[str, tuple[int, int]]]] = {}
 
     def store(name: str) -> Path:
         if name not in found:
-            found[name] = unpack(name, tmp_path_factory.mktemp(name))
-        return found[name]
+            root = unpack(name, tmp_path_factory.mktemp(name))
+            found[name] = root, _files_of(root)
+        return found[name][0]
 
-    return store
+    yield store
+    assert [name for name, (root, files) in found.items() if _files_of(root) != files] == []
+
+
+def _files_of(root: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of each file below a directory."""
+    stats = {str(path.relative_to(root)): path.lstat() for path in root.rglob("*") if not path.is_dir()}
+    return {name: (one.st_size, one.st_mtime_ns) for name, one in stats.items()}
 
 
 @pytest.fixture

@@ -405,3 +405,23 @@ def test_prepared_records_that_no_broker_checks_are_counted(
         [store] = json.loads(result.out)["stores"]
         counted[name] = (store["never_asked_count"], store["pending_count"])
     assert counted == {"prepared-4.2.0": (13, 13), "upgraded-4.2.0-4.9.7": (6, 10)}
+
+
+@pytest.mark.parametrize(("name", "lost"), [
+    ("common-5.5.0", "config/consumerOffset.json*"),  # two reasons: some of these were resumed
+    ("common-4.4.0", "config/consumerOffset.json*"), ("killed-4.9.7", "commitlog/00000000000000000000"),
+])
+def test_all_undecidable_transactions_are_counted_whatever_their_reasons(
+    name: str, lost: str, rmqtx: Run, memory: Path, tmp_path: Path
+) -> None:
+    store = copy_of(name, tmp_path / "store")
+    for path in store.glob(lost):
+        path.unlink()
+    rows = json.loads(rmqtx("audit", store, "--where", "state = UNDECIDABLE", "--format", "json").out)
+    assert rows
+    textfile = tmp_path / "rmqtx.prom"
+    checked = rmqtx("check", store, "--state-dir", memory, "--textfile", textfile)
+    assert re.search(r"(\d+) UNDECIDABLE", checked.out)[1] == str(len(rows))  # type: ignore[index]
+    assert f'rmqtx_undecidable_transactions{{store="{store}"}} {len(rows)}' in textfile.read_text().splitlines()
+    [finding] = [line for line in rmqtx("pending", store).err.splitlines() if "error: undecidable" in line]
+    assert f"(found {len(rows)}, because " in finding or f"(found {len(rows)}: " in finding

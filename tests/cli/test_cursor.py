@@ -20,7 +20,7 @@ from rmqtx_cli.commands.repairing.cursor import _is_refused
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.forge.stores import contents
+from tests.forge.stores import contents, copy_of
 from tests.repairs.broker_lock import locked_by_a_broker
 
 VERSIONS = ("4.3.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
@@ -218,10 +218,10 @@ def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: P
 
 @pytest.mark.parametrize("which", ["one file", "all files"])
 def test_a_half_whose_record_is_in_a_missing_file_is_not_passed(
-    which: str, rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+    which: str, rmqtx: Run, tmp_path: Path
 ) -> None:
     """What was in it is unknown: the log is to be found first."""
-    store = corpus_store("killed-4.3.0")
+    store = copy_of("killed-4.3.0", tmp_path / "store")
     files = sorted((store / "commitlog").iterdir())
     for path in files[2:3] if which == "one file" else files:
         path.unlink()

@@ -36,7 +36,7 @@ from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.next_event import NextEvent
-from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -80,7 +80,7 @@ def pending(
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
         _return_memory()
-        reading.undecidable_count = len(_undecidable(table))
+        reading.undecidable = undecidable_of(table)
         batches = _completed(open_rows(table), reading, facts).to_batches()
         reading.batches = list(with_log_copies(iter(batches), stores, reading, _COMPARED_BYTES))
     return reading
@@ -412,31 +412,30 @@ def _scanned(
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
     reading.predicted, whole.evidence = whole.predicted, reading.evidence
-    undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])
-        undecidable.update(_undecidable(rows))
+        reading.undecidable.update(undecidable_of(rows))
         yield from choose(rows).to_batches()
     reading.notes += [note for note in whole.notes if note.kind is NoteKind.WHY]
-    reading.findings.extend(_undecidable_findings(undecidable))
-    reading.undecidable_count = undecidable.total()
+    reading.findings.extend(undecidable_findings(reading.undecidable))
 
 
-def undecidable_findings(rows: pa.Table) -> list[Finding]:
-    """Return findings for UNDECIDABLE transactions, which are not listed, so that none is overlooked."""
-    return _undecidable_findings(Counter(_undecidable(rows)))
-
-
-def _undecidable(rows: pa.Table) -> list[tuple[str, str]]:
+def undecidable_of(rows: pa.Table) -> Counter[tuple[str, str]]:
+    """Return how many rows are UNDECIDABLE, by store and reason, without what the reasons add about the transaction."""
     unknown = rows.filter(pc.equal(rows["state"], State.UNDECIDABLE))
-    return list(zip(unknown["store"].to_pylist(), unknown["reason"].to_pylist(), strict=True))
+    reasons = [reason.partition("; ")[0] for reason in unknown["reason"].to_pylist()]
+    return Counter(zip(unknown["store"].to_pylist(), reasons, strict=True))
 
 
-def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding]:
-    return [
-        Finding(root, "undecidable", actual=f"{count}, because {reason}")
-        for (root, reason), count in undecidable.items()
-    ]
+def undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding]:
+    """Return a finding for each store with UNDECIDABLE transactions, which are not listed, so that none is overlooked.
+
+    `undecidable`: see `undecidable_of`.
+    """
+    by_store: dict[str, Counter[str]] = {}
+    for (root, reason), count in undecidable.items():
+        by_store.setdefault(root, Counter())[reason] += count
+    return [Finding(root, "undecidable", actual=undecidable_words(reasons)) for root, reasons in by_store.items()]
 
 
 def open_rows(rows: pa.Table) -> pa.Table:

@@ -1,0 +1,59 @@
+"""Two applications in one producer group, on real brokers: the cause is found, and clean groups have none."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.forcing.conftest import VERSIONS, quick
+from tests.brokers.forcing.stage import FILLER, TOPIC, Stage
+
+WORD = "group-shared-by-applications"
+GROUPS = int(os.environ.get("RMQTX_SHARED_GROUPS", "3"))
+"""How many groups of each kind; docs/causes_seen.md has a run with 20."""
+ROUNDS_SECONDS = 6
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_of_two_applications(version: str, tmp_path: Path) -> None:
+    """Each application sends to a topic of its own, and rolls back what it does not know, as a shop does that finds no
+    order. In a clean group two processes of one application send to both topics.
+    """
+    with Stage(version, tmp_path, quick(version) | {"transactionCheckMax": "100"}) as stage:
+        first, second = stage.shop("g-first", strangers="ROLLBACK"), stage.shop("g-second", strangers="ROLLBACK")
+        for number in range(GROUPS):
+            for kind in ("shared", "clean"):
+                for shop in (first, second):
+                    shop.join(f"g-{kind}-{number}", strangers="ROLLBACK" if kind == "shared" else "UNKNOW")
+        for turn, (number, kind, (shop, topic)) in itertools.product(
+            range(2),  # both applications run at the same time
+            itertools.product(range(GROUPS), ("shared", "clean"), ((first, TOPIC), (second, FILLER))),
+        ):
+            shop.group = f"g-{kind}-{number}"
+            for one in (topic,) if kind == "shared" else (TOPIC, FILLER):
+                plan = f"{kind}.{number}.{one}.{'a' if shop is first else 'b'}.{turn}"
+                shop.begin_all(plan, 2, topic=one, first="COMMIT")
+                shop.begin_all(f"{plan}.open", 1, topic=one, first="UNKNOWN", checks="UNKNOW")
+        with stage.checks():
+            time.sleep(ROUNDS_SECONDS)
+        tool = stage.tool()
+        live = tool.run("diagnose", "--format", "jsonl")
+        first.kill()
+        second.kill()
+        stage.rig.stop("broker")
+        ran = tool.run("audit", str(stage.rig.store), "--format", "jsonl", live=False)
+    assert ran.status == 0, str(ran)
+    named = "".join(line for line in ran.stderr.splitlines() if WORD in line)
+    found = set(re.findall(r"g-[a-z]+-\d+", named))
+    asked = {row["producer_group"] for row in ran.rows if row["checks_count"]}
+    groups = {kind: {f"g-{kind}-{number}" for number in range(GROUPS)} for kind in ("shared", "clean")}
+    print(f"{version}: shared {len(found & groups['shared'])}/{GROUPS}, clean {len(found & groups['clean'])}/{GROUPS}, "
+          f"live {live.status} {sum(WORD in str(row) for row in live.rows)}")
+    assert asked >= groups["clean"]
+    assert found & groups["clean"] == set()
+    assert found >= groups["shared"]
