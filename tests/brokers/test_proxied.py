@@ -81,6 +81,11 @@ def the_proxy_is_named(tool: Tool, late: Transaction, left: Transaction, lost: T
     assert {(row["asked_through"], row["producer_alive"]) for row in rows.values()} == {("proxy", None)}
     assert f"asked through a proxy: groups {TOPIC}, {REMOTING_GROUP}" in ran.stderr
     assert "no process answers" not in ran.stderr
+    listed = tool.run("producers", "--format", "jsonl")
+    of_groups = {row["producer_group"]: row for row in listed.rows}
+    assert {group: (row["client_id"], row["is_proxy"], row["pending_count"]) for group, row in of_groups.items()} == {
+        TOPIC: (PROXY_PRODUCER, True, 2), REMOTING_GROUP: (PROXY_PRODUCER, True, 1),
+    }
     shown = tool.run("show", left.id)
     assert f"group   {TOPIC}, the name of the topic: sent by a gRPC client through a proxy, asked" in shown.stdout
     shown = tool.run("show", lost.id)

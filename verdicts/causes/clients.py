@@ -104,7 +104,7 @@ CAUSES = (
         contradicted=_decided_directly,
         consequence="each message is delivered after transactionTimeOut at the earliest, and each transaction costs at "
         "least one check; those that are not answered in time are discarded",
-        act="mqadmin producerConnection -g GROUP -t TOPIC: version and language of the clients",
+        act="rmqtx producers -n HOST:PORT --group GROUP: version and language of the clients",
         change="Java client 4.3.2 or later; connect remoting clients to the brokers, not to a proxy",
         shown_by=("ignored-4.3.1", "parallel-5.3.3", "proxy-5.3.3"),
         decides="the version of the clients, and whether their local transactions return UNKNOWN",

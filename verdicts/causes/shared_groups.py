@@ -137,7 +137,7 @@ CAUSES = (
         "several applications are in its producer group: the check may have asked one that did not send it",
         affected=(Change(
             "a check goes to any connected producer of the group, whichever topics it sends to",
-            "broker/client/ProducerManager.java getAvailableChannel; #9791; seen on 4.9.7 and 5.3.3",
+            "broker/client/ProducerManager.java getAvailableChannel; #9791; seen on 4.9.7, 5.3.3 and 5.5.0",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_not_committed_at_check,
@@ -152,6 +152,6 @@ CAUSES = (
         "what it does not find",
         shown_by=(),
         decides="transaction.log: the address of the client that answered (--broker-logs DIR); or the list of the "
-        "applications that use the group: mqadmin producerConnection -g GROUP -t TOPIC",
+        "applications that use the group: rmqtx producers -n HOST:PORT --group GROUP",
     ),
 )

@@ -1,13 +1,17 @@
 """`rmqtx producers` on real brokers: clients that live, groups without a client, several groups of one process."""
 
-
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.brokers.forcing.stage import Stage
+from tests.brokers import maven
+from tests.brokers.forcing.conftest import VERSIONS
+from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.representatives import rest_is_slow
 
 
@@ -43,3 +47,35 @@ def test_the_producers_of_a_broker(version: str, tmp_path: Path) -> None:
         page = stage.tool().run("producers")
         (tmp_path / "page.txt").write_text(page.stdout + page.stderr)
         print(page)
+
+
+CLIENTS = ("4.4.0", "4.9.7", "5.1.4", "5.5.0")
+PRODUCERS_SINCE = (4, 9, 4)
+"""From here on one request lists all producers of a broker, and mqadmin has a command for it."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_clients_of_several_releases_are_listed_as_mqadmin_lists_them(version: str, tmp_path: Path) -> None:
+    with Stage(version, tmp_path, {}) as stage:
+        for client in CLIENTS:
+            program = (maven.classpath(client), maven.scenario(client)[0], stage.rig.name_server)
+            agent = stage.rig.agent(f"client-{client}.log", stage.take, program)
+            group = f"g-{client.replace('.', '-')}"
+            agent.do("producer", group=group, topic=TOPIC)
+            agent.do("send", group=group, topic=TOPIC, kind="ordinary", case=f"o.{client}", body="eA==")
+        listed = stage.tool().run("producers", "--format", "jsonl")
+        assert listed.status == 0, str(listed)
+        rows = {row["producer_group"]: row for row in listed.rows}
+        assert {group: rows[group]["client_version"] for group in rows if group.startswith("g-")} == {
+            f"g-{client.replace('.', '-')}": client for client in CLIENTS
+        }
+        if stage.rig.release < PRODUCERS_SINCE:
+            pytest.skip(f"mqadmin {version} lists no producers of a broker")
+        admin = subprocess.run(
+            ["java", *stage.rig.options, "-cp", stage.rig.classpath,
+             "org.apache.rocketmq.tools.command.MQAdminStartup", "producer", "-b", stage.rig.address],
+            env=dict(os.environ, ROCKETMQ_HOME=str(stage.rig.home)), capture_output=True, text=True, check=False,
+            timeout=180,
+        )  # fmt: skip
+        named = set(re.findall(r"(g-[0-9-]+).*?clientId=([^,\]\s]+)", admin.stdout))
+        assert named == {(group, rows[group]["client_id"]) for group in rows if group.startswith("g-")}, admin.stdout

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.groups import group_causes
 from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.stage import FILLER, TOPIC, Stage
 
 WORD = "group-shared-by-applications"
 GROUPS = int(os.environ.get("RMQTX_SHARED_GROUPS", "3"))
-"""How many groups of each kind; docs/causes_seen.md has a run with 20."""
+"""How many groups of each kind; the run of docs/causes_seen.md has 20."""
 ROUNDS_SECONDS = 6
 
 
@@ -46,11 +49,10 @@ def test_a_group_of_two_applications(version: str, tmp_path: Path) -> None:
         first.kill()
         second.kill()
         stage.rig.stop("broker")
-        ran = tool.run("audit", str(stage.rig.store), "--format", "jsonl", live=False)
-    assert ran.status == 0, str(ran)
-    named = "".join(line for line in ran.stderr.splitlines() if WORD in line)
-    found = set(re.findall(r"g-[a-z]+-\d+", named))
-    asked = {row["producer_group"] for row in ran.rows if row["checks_count"]}
+        reading = audit([open_store(stage.rig.store)], broker_settings)
+        rows = reading.table().to_pylist()
+    found = {group for _, word, group, _ in group_causes(reading.habits) if word == WORD}
+    asked = {row["producer_group"] for row in rows if row["checks_count"]}
     groups = {kind: {f"g-{kind}-{number}" for number in range(GROUPS)} for kind in ("shared", "clean")}
     print(f"{version}: shared {len(found & groups['shared'])}/{GROUPS}, clean {len(found & groups['clean'])}/{GROUPS}, "
           f"live {live.status} {sum(WORD in str(row) for row in live.rows)}")
