@@ -192,8 +192,8 @@ def _age(now_ms: int) -> Callable[[Row], str]:
 def _left(now_ms: int) -> Callable[[Row], str]:
     def text(row: Row) -> str:
         time_ms = row["discard_at_ms"]
-        # Whole seconds: of a store that is read, the start is the time of reading.
-        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms) // 1000 * 1000)
+        # The nearest second: a broker on files is taken to start when they are read, a little after `now_ms`.
+        return "" if time_ms is None else duration_text(max(0, time_ms - now_ms + 500) // 1000 * 1000)
 
     return text
 
