@@ -53,7 +53,11 @@ STORES = pa.schema(
         column("is_aborted", pa.bool_(), "whether the file abort exists: the broker runs, or did not stop cleanly"),
         column("log_files_count", pa.int64(), "files of the commit log"),
         column("log_begin_offset", pa.int64(), "offset of the first byte of the log"),
-        column("log_end_offset", pa.int64(), "end of the written part of the log; null if nothing is written"),
+        column(
+            "log_end_offset", pa.int64(),
+            "end of the written part of the log, rounded up to 4096 bytes (the log is not read); null if nothing is "
+            "written",
+        ),
         column("log_size_bytes", pa.int64(), "length of all log files in bytes, written or not"),
         column("topics_count", pa.int64(), "topics that have queues"),
         column("queues_count", pa.int64(), "queues of all topics"),
@@ -319,7 +323,7 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
     else:
         yield (
             f"commit log  {count(row['log_files_count'], 'file')}, bytes {row['log_begin_offset']} to "
-            f"{row['log_end_offset']} written, {size(row['log_size_bytes'])} allocated"
+            f"about {row['log_end_offset']} written, {size(row['log_size_bytes'])} allocated"
         )
     yield (
         f"queues      {count(row['queues_count'], 'queue')} of {count(row['topics_count'], 'topic')}; "
