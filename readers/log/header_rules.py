@@ -66,6 +66,11 @@ def _name_of_no_earlier_record(values: Int64s, block: Block) -> Bools:
     return broken
 
 
+def _other_place(values: Int64s, block: Block) -> Bools:
+    broken: Bools = values != block.commit_log_offsets
+    return broken
+
+
 #: The place of a record in its consume queue. A record that is compared with its slot needs no rule.
 PLACE_RULES = (_at_least_0("queue_id"), _at_least_0("queue_offset"))
 #: Times that would make a check find a half message immune or too old.
@@ -73,6 +78,7 @@ TIME_RULES = (_time("born_time_ms"), _time("store_time_ms"))
 #: Fields from which a state follows and that no other record repeats: every scan tests them.
 STATE_RULES = (_at_least_0("queue_id"), _at_least_0("reconsume_times"))
 RECORD_RULES = (
+    HeaderRule("commit_log_offset", "the place of the record", _other_place),
     HeaderRule("sys_flag", "known bits only", _unknown_bits),
     _at_least_0("body_crc"),
     _at_least_0("reconsume_times"),

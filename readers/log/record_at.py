@@ -9,7 +9,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_head import number_at
 from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from rmqtx.readers.log.segment_scan import walk
+from rmqtx.readers.log.segment_scan import misplaced_records, walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
 from rmqtx.readers.storage.runs import Portion, portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
@@ -38,6 +38,8 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if length > len(data):
         data = log.read(offset, length)
     block = block_of_one(data[:length], offset, segment.file, offset - segment.base_offset)
+    if block is None and is_misplaced_at(log, offset):
+        block = _block_of(data[:length], offset, segment.file, offset - segment.base_offset)
     if block is None or not block.sound().all() or (FILLER_MARK in data and block.are_fillers().any()):
         return None
     return block
@@ -48,7 +50,22 @@ def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | 
     starts, stop = walk(data, offset, 0, len(data))
     if starts != [0] or stop != len(data):
         return None
+    return _block_of(data, offset, file, position)
+
+
+def _block_of(data: bytes, offset: int, file: str, position: int) -> Block:
     return Block(data + bytes(SLACK_BYTES), offset, position, file, np.zeros(1, np.int64))
+
+
+def is_misplaced_at(log: SegmentedLog, offset: int) -> bool:
+    """Whether a record stands at a commit-log offset of which only the own offset is damaged.
+
+    Raises: FileChanged, UnreadableFile.
+    """
+    segment, file = log.segment_at(offset), log.file_at(offset)
+    if segment is None or file is None:
+        return False
+    return bool(misplaced_records(file, offset - segment.base_offset, segment, 0))
 
 
 def blocks_at(
@@ -109,6 +126,8 @@ class _Gathered:
         block = Block(data, base, 0, self._segment.file, starts, offsets)
         magic = block.header("magic").astype(np.int64) & 0xFFFFFFFF
         good = (block.header("commit_log_offset") == offsets) & (block.lengths == sizes)
+        for row in np.flatnonzero(~good & (block.lengths == sizes)).tolist():
+            good[row] = is_misplaced_at(self._log, int(offsets[row]))
         return block.take(good & ((magic == MAGIC_V1) | (magic == MAGIC_V2)))
 
     def _with_lengths(

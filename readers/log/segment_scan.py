@@ -5,6 +5,10 @@ All other bytes are filler (blank records, zeros after the end of the log), dama
 at the next sound record, which is proved by its stored offset. For any file: decoded + filler + damaged + unread =
 size.
 
+A record whose stored offset alone is damaged is proved by the others: it begins where a record ends, or the file
+begins; its body has its CRC; and it ends where a sound record or the blank record begins, or the data ends. Brokers
+compare no stored offset, so they read it as any other.
+
 In a log of DLedger entries each record has its entry's header in front. Positions are still those of records; a header
 belongs to the record after it, whose stored offset proves both.
 
@@ -18,6 +22,7 @@ the damage are evidence.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,6 +64,7 @@ _ZEROS = bytes(_RESYNC_BYTES)
 #: Bytes read after a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
+_CRC_MASK = 0x7FFFFFFF
 #: In a DLedger entry the magic code precedes the length.
 _DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
 
@@ -183,14 +189,17 @@ class SegmentScan:
                     self._note_time(int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0]))
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
-                    if self._stops_at_break:
+                    if (block := self._misplaced(file, position + stop)) is not None:
+                        position = self._taken(block)
+                        yield block
+                    elif self._stops_at_break:
                         self.break_position, position = position + stop - self._frame, None
                     else:
                         position = self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
-                self._account_behind(file, position)
+                yield from self._account_behind(file, position)
 
     def _note_time(self, store_time_ms: int) -> None:
         """Keep the store time of the last record, unless it is impossible."""
@@ -219,11 +228,36 @@ class SegmentScan:
         """Return how much to read at a position: a window, but not far behind the range, and at least one record."""
         return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
 
-    def _account_behind(self, file: OpenFile, position: int) -> None:
+    def _account_behind(self, file: OpenFile, position: int) -> Iterator[Block]:
         """Account for bytes after the last record of this scan's range, up to the first record of the next scan."""
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
-        if is_behind and sound_length(file, position, self.segment.base_offset) is None:
-            self._skip(file, position - self._frame)
+        if not is_behind or sound_length(file, position, self.segment.base_offset) is not None:
+            return
+        if (block := self._misplaced(file, position)) is not None:
+            position = self._taken(block)
+            yield block
+            if position >= self.segment.size_bytes + self._frame or sound_length(
+                file, position, self.segment.base_offset
+            ):
+                return
+        self._skip(file, position - self._frame)
+
+    def _misplaced(self, file: OpenFile, position: int) -> Block | None:
+        """Return the records from a place where one begins on whose own offsets alone are damaged; None if it is not
+        such a record.
+        """
+        chain = misplaced_records(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
+        if not chain:
+            return None
+        end = chain[-1][0] + chain[-1][1]
+        starts = np.array([place - position for place, _ in chain], np.int64)
+        data = file.read(position, end - position) + bytes(SLACK_BYTES)
+        return Block(data, self.segment.base_offset + position, position, self.segment.file, starts)
+
+    def _taken(self, block: Block) -> int:
+        """Count records with damaged own offsets as decoded; return where the next record begins."""
+        self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
+        return int(block.positions[-1] + block.lengths[-1]) + self._frame
 
     def _completed(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
         """Return the sound records of a window. If the last record ends in zeros, the window is read once more.
@@ -323,7 +357,7 @@ class SegmentScan:
         """
         size = self.segment.size_bytes
         head = file.read(position, HEAD_BYTES)
-        if self._is_blank(head, size - position):
+        if _is_blank(head, size - position, self._frame):
             self.spans.append(Span("blank", position, size - position))
             return None
         following = self._resync(file, position + self._frame + 1)
@@ -402,15 +436,10 @@ class SegmentScan:
             found = data.find(magic, before)
             while found >= 0:
                 place = start + found - before
-                if self._is_blank(data[found - before : found - before + 8], self.segment.size_bytes - place):
+                if _is_blank(data[found - before : found - before + 8], self.segment.size_bytes - place, self._frame):
                     return place
                 found = data.find(magic, found + 1)
         return None
-
-    def _is_blank(self, head: bytes, left_bytes: int) -> bool:
-        if not self._frame:
-            return is_blank_head(head, left_bytes)
-        return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
@@ -439,13 +468,62 @@ def data_end(file: OpenFile, position: int) -> int:
     return end
 
 
-def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
-    """Return the length of the record at a position, or None if it is not sound; a few small reads for any length."""
+def misplaced_records(
+    file: OpenFile, position: int, segment: Segment, not_before_ms: int | None = None
+) -> list[tuple[int, int]]:
+    """Return the position and length of the record at a place whose own offset alone is damaged, and of further ones
+    after it; empty if it is not such a record.
+
+    Their bodies have their CRCs, and the last of them ends where a sound record or the blank record begins, or the data
+    ends. `not_before_ms`: the least store time of the last record of a log; an older one was cut off by a recovery, and
+    is still in the file.
+    """
+    found: list[tuple[int, int]] = []
+    frame = segment.frame_bytes
+    while True:
+        if sound_length(file, position, segment.base_offset) is not None:
+            return found
+        if found and is_blank_at(file, position - frame, segment):
+            return found
+        length = None if position >= file.size_bytes else sound_length(file, position, None)
+        if length is None:
+            break
+        head = file.read(position, HEADER_BYTES_MAX)
+        body_length = number_at(head, "body_length_bytes")
+        body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
+        if zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc") or is_blank_at(file, position - frame, segment):
+            return []
+        found.append((position, length))
+        position += length + frame
+    if not found or not_before_ms is None or data_end(file, position - frame) > position - frame:
+        return []
+    times = [number_at(file.read(place, HEADER_BYTES_MAX), "store_time_ms") for place, _ in found]
+    return found if min(times) >= not_before_ms else []
+
+
+def is_blank_at(file: OpenFile, position: int, segment: Segment) -> bool:
+    """Whether the rest of a file is a blank record, or an entry in its place."""
+    return _is_blank(file.read(position, HEAD_BYTES), segment.size_bytes - position, segment.frame_bytes)
+
+
+def _is_blank(head: bytes, left_bytes: int, frame_bytes: int) -> bool:
+    if not frame_bytes:
+        return is_blank_head(head, left_bytes)
+    return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
+
+
+def sound_length(file: OpenFile, position: int, base_offset: int | None) -> int | None:
+    """Return the length of the record at a position, or None if it is not sound; a few small reads for any length.
+
+    `base_offset`: of the file; None: whatever offset the record has stored.
+    """
     head = file.read(position, HEADER_BYTES_MAX)
     if len(head) < RECORD_BYTES_MIN - 3:
         return None
     length, magic, offset = head_of(head, 0)
-    if magic not in (MAGIC_V1, MAGIC_V2) or offset != base_offset + position or length < RECORD_BYTES_MIN:
+    if magic not in (MAGIC_V1, MAGIC_V2) or length < RECORD_BYTES_MIN:
+        return None
+    if base_offset is not None and offset != base_offset + position:
         return None
     sys_flag = number_at(head, "sys_flag")
     body_length = number_at(head, "body_length_bytes", 0, sys_flag)

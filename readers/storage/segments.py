@@ -97,10 +97,21 @@ class SegmentedLog:
 
         Raises: FileChanged, UnreadableFile.
         """
+        file = self.file_at(offset)
+        return b"" if file is None else file.read(offset - self._base_at(offset), length_bytes)
+
+    def file_at(self, offset: int) -> OpenFile | None:
+        """Return the open file with the byte at an offset; None if no file has it. It is closed with the log.
+
+        Raises: UnreadableFile.
+        """
         number = bisect.bisect_right(self._bases, offset) - 1
         if number < 0 or offset >= self.segments[number].end_offset:
-            return b""
-        return self._opened(number).read(offset - self.segments[number].base_offset, length_bytes)
+            return None
+        return self._opened(number)
+
+    def _base_at(self, offset: int) -> int:
+        return self._bases[bisect.bisect_right(self._bases, offset) - 1]
 
     def segments_of(self, offsets: Int64s) -> Iterator[tuple[Segment, slice]]:
         """Return which segment has the bytes at offsets, for stretches of offsets; offsets in no file are left out."""
