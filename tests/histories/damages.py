@@ -13,6 +13,10 @@ from tests.forge import damage
 
 _SLOT = struct.Struct(">qiq")
 _FILLER = _SLOT.pack(0, 0x7FFFFFFF, 0)
+_HEAD = struct.Struct(">iI")
+_MAGICS = (0xDAA320A7, 0xDAA320AB)
+#: Where a record has its own commit-log offset.
+_OWN_PLACE_AT = 28
 _GROUP = "CID_RMQ_SYS_TRANS"
 #: 4.x writes numbers as keys without quotes.
 _UNQUOTED = re.compile(r"([{,]\s*)(\d+)\s*:")
@@ -28,6 +32,26 @@ def _flip_log(root: Path, place: float) -> None:
     if files:
         file = files[int(place * len(files))]
         damage.flip_byte(file, int(place * 7 % 1 * _used(file)))
+
+
+def _records(file: Path) -> list[int]:
+    """Where the records of a file begin."""
+    data, place, found = file.read_bytes(), 0, []
+    while place + _HEAD.size <= len(data):
+        length, magic = _HEAD.unpack_from(data, place)
+        if magic not in _MAGICS or length <= 0:
+            break
+        found.append(place)
+        place += length
+    return found
+
+
+def _damage_own_place(root: Path, place: float) -> None:
+    """Change one byte of the commit-log offset in the header of a record."""
+    records = [(file, begin) for file in damage.log_files(root) for begin in _records(file)]
+    if records:
+        file, begin = records[int(place * len(records))]
+        damage.flip_byte(file, begin + _OWN_PLACE_AT + int(place * 1000) % 8)
 
 
 def _slots(root: Path, topic: str) -> tuple[list[Path], int]:
@@ -84,7 +108,7 @@ def _touch_abort(root: Path, _place: float) -> None:
     (root / "abort").write_bytes(b"")
 
 
-DAMAGES: Mapping[str, Callable[[Path, float], None]] = {
+DAMAGES: dict[str, Callable[[Path, float], None]] = {
     "flipped byte of the log": _flip_log,
     "fillers in the half queue": _in_queue(HALF_TOPIC, lambda _: _FILLER, at_end=False),
     "fillers in the op queue": _in_queue(OP_TOPIC, lambda _: _FILLER, at_end=False),
@@ -101,3 +125,6 @@ DAMAGES: Mapping[str, Callable[[Path, float], None]] = {
     "half cursor set": _set_cursor(HALF_TOPIC),
     "op cursor set": _set_cursor(OP_TOPIC),
 }
+
+#: Those that only newer seeds draw.
+NEWER_DAMAGES: dict[str, Callable[[Path, float], None]] = {"own place of a record": _damage_own_place}

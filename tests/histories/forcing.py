@@ -51,7 +51,7 @@ def force(result: Compared, world: World, truth: Truth, work: Path, random: Rand
         return
     interval_ms = int(truth.conf["transactionCheckInterval"])
     rounds = [future.round(truth.now_ms + interval_ms * turn) for turn in range(1, ROUNDS + 1)]
-    delivered = Counter(one.number for one in future.records() if one.topic in TOPICS)
+    delivered = Counter(one.number for one in future.records() if one.is_delivered)
     future.end()
     shutil.rmtree(work)
     for one in truth.transactions:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.histories.damages import DAMAGES
+from tests.histories.damages import DAMAGES, NEWER_DAMAGES
 
 Step = dict[str, Any]
 
@@ -41,6 +41,15 @@ PROPERTIES: tuple[dict[str, str], ...] = (
     {"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}, {"note": "x" * 300}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"},
 )  # fmt: skip
 
+#: Seeds from here on draw further kinds of steps too; those before draw what they always drew.
+NEWER_SEEDS = 1_000_000
+NEWER_NAMED = (*NAMED, "discard copy", "delivered", "wrong place", "wrong place")
+NEWER_PROPERTIES: tuple[dict[str, str], ...] = (
+    *PROPERTIES, {"DELAY": "1"}, {"DELAY": "3", "KEYS": "order-1"}, {"TIMER_DELAY_SEC": "30"},
+    {"TIMER_DELIVER_MS": "1790000600000"}, {"note": "x" * 9_000}, {"note": "x" * 33_000},
+    {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20", "note": "x" * 2_000},
+)  # fmt: skip
+
 
 def drawn_conf(random: Random) -> dict[str, str]:
     """The settings of a broker."""
@@ -55,8 +64,8 @@ def drawn_conf(random: Random) -> dict[str, str]:
     return conf
 
 
-def drawn_steps(random: Random, count: int) -> list[Step]:
-    """Some steps. A history ends with a stop or a kill."""
+def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[Step]:
+    """Some steps. A history ends with a stop or a kill. `is_newer`: of all kinds."""
     steps: list[Step] = []
     halves = 0
     while len(steps) < count:
@@ -64,12 +73,18 @@ def drawn_steps(random: Random, count: int) -> list[Step]:
         draw = random.random()
         if draw < 0.34 or not halves:
             for _ in range(random.choice((1, 1, 2, 4))):
+                if is_newer:
+                    steps.append(_newer_half(random, halves))
+                    halves += 1
+                    continue
                 steps.append({
                     "do": "half", "number": halves, "group": random.choice(GROUPS), "topic": random.choice(TOPICS),
                     "properties": random.choice(PROPERTIES), "body_bytes": random.choice((8, 8, 60, 900)),
                     "has_id": random.random() > 0.02,
                 })  # fmt: skip
                 halves += 1
+        elif draw < 0.62 and is_newer:
+            steps += _newer_ends(random, halves)
         elif draw < 0.62:
             steps.append({
                 "do": "end", "number": random.randrange(halves), "decision": random.choice(DECISIONS),
@@ -81,6 +96,12 @@ def drawn_steps(random: Random, count: int) -> list[Step]:
             steps.append({"do": "batch"})
         elif draw < 0.89:
             steps.append({"do": "message", "topic": random.choice(TOPICS)})
+            if is_newer and random.random() < 0.7:
+                steps.append({
+                    "do": "messages", "topic": random.choice(TOPICS), "count": random.choice((1, 2, 5)),
+                    "properties": random.choice(({}, {"TRAN_MSG": "true", "PGROUP": GROUPS[0]}, {"DELAY": "1"})),
+                    "is_half": random.random() < 0.4,
+                })  # fmt: skip
         elif draw < 0.91:
             steps.append({"do": "persist"})
         elif draw < 0.93:
@@ -93,20 +114,42 @@ def drawn_steps(random: Random, count: int) -> list[Step]:
             steps.append({"do": "kill", "lost": random.choice((0.0, 0.0, 0.5, 1.0))})
     steps.append({"do": random.choice(("stop", "stop", "end by kill"))})
     if random.random() < 0.4:
-        steps.append(drawn_damage(random))
+        steps.append(drawn_damage(random, is_newer=is_newer))
     return steps
 
 
-def drawn_damage(random: Random) -> Step:
+def _newer_half(random: Random, number: int) -> Step:
+    return {
+        "do": "half", "number": number, "group": random.choice(GROUPS), "topic": random.choice(TOPICS),
+        "properties": random.choice(NEWER_PROPERTIES), "body_bytes": random.choice((8, 8, 60, 900)),
+        "has_id": random.random() > 0.1, "is_compressed": random.random() < 0.15,
+    }  # fmt: skip
+
+
+def _newer_ends(random: Random, halves: int) -> list[Step]:
+    """A decision; often another one of the same transaction at once, the same or the opposite."""
+    end: Step = {
+        "do": "end", "number": random.randrange(halves), "decision": random.choice(DECISIONS),
+        "named": random.choice(NEWER_NAMED), "is_check": random.random() < 0.5,
+    }  # fmt: skip
+    if random.random() < 0.7:
+        return [end]
+    again = {**end, "decision": random.choice(("commit", "rollback")), "named": random.choice(NEWER_NAMED)}
+    return [end, {"do": "wait", "ms": random.choice((3, 700, 7_000))}, again]
+
+
+def drawn_damage(random: Random, *, is_newer: bool = False) -> Step:
     """Something that happens to the files of a stopped broker."""
-    return {"do": "damage", "kind": random.choice(tuple(DAMAGES)), "place": round(random.random(), 4)}
+    kinds = (*DAMAGES, *NEWER_DAMAGES, *NEWER_DAMAGES) if is_newer else tuple(DAMAGES)
+    return {"do": "damage", "kind": random.choice(kinds), "place": round(random.random(), 4)}
 
 
 def drawn_history(seed: int) -> Step:
     """A history of a seed, for any release."""
     random = Random(seed)
     conf = drawn_conf(random)
-    return {"seed": seed, "conf": conf, "steps": drawn_steps(random, random.choice((6, 12, 25, 50)))}
+    steps = drawn_steps(random, random.choice((6, 12, 25, 50)), is_newer=seed >= NEWER_SEEDS)
+    return {"seed": seed, "conf": conf, "steps": steps}
 
 
 #: The steps of a small world with two transactions.

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import base64
 import shutil
+import struct
 import subprocess
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.producer.producer import heartbeat_body, properties_text
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.frames import Frame
 from tests.forge import damage
-from tests.histories.damages import DAMAGES
+from tests.histories.damages import DAMAGES, NEWER_DAMAGES
 from tests.histories.machine import RELEASES, Effects, Machine
 from tests.histories.steps import GROUPS, TOPICS, Step
 from tests.histories.truth import Transaction, Truth
 
 BEGIN_MS = 1_790_000_000_000
+_SEND_BATCH = 320
+_COMPRESSED = 1
 DECISION_CODES = {"commit": 8, "rollback": 12, "unknown": 0}
 _CREATE_TOPIC = 17
 #: The broker writes its cursors and the log, and flushes them, at least so often.
 _PERSISTED_MS, _FLUSHED_MS = 5_000, 61_000
 _BATCH_MS = 3_000
 PAGE_BYTES = 4_096
+_TRANSACTION_MASK, _COMMITTED = 0xC, 0x8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,20 @@ class Record:
     @property
     def number(self) -> int | None:
         """The transaction whose message it carries."""
-        word = self.body.split(b" ", 1)[0]
+        body = self.body
+        if body and body[0] & 0xF == zlib.DEFLATED:
+            try:
+                body = zlib.decompress(body)
+            except zlib.error:
+                pass
+        word = body.split(b" ", 1)[0]
         return int(word[3:]) if word.startswith(b"tx-") else None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether it is a message for consumers. A committed one with a delay waits; no step delivers it from there."""
+        is_waiting = self.topic == SCHEDULE_TOPIC and self.sys_flag & _TRANSACTION_MASK == _COMMITTED
+        return self.topic in TOPICS or is_waiting
 
 
 def parsed_records(effects: Effects) -> list[Record]:
@@ -141,7 +158,7 @@ class World:
         was_running = self.is_running
         if was_running:
             self.stop()
-        DAMAGES[step["kind"]](self.root, step["place"])
+        (DAMAGES | NEWER_DAMAGES)[step["kind"]](self.root, step["place"])
         self.damages.append(step["kind"])
         if was_running:
             self.start()
@@ -161,7 +178,10 @@ class World:
         if key is not None:
             properties["UNIQ_KEY"] = key
         body = f"tx-{number} ".encode().ljust(step["body_bytes"], b".")
-        answer = self._send(step["group"], step["topic"], body, properties, 4)
+        flag = 4
+        if step.get("is_compressed"):
+            body, flag = zlib.compress(body), flag | _COMPRESSED
+        answer = self._send(step["group"], step["topic"], body, properties, flag)
         if answer is not None and answer.code == 0:
             self.transactions.setdefault(number, Transaction(number, step["group"], step["topic"], key))
         self._learn()
@@ -174,6 +194,23 @@ class World:
             {"WAIT": "true", "UNIQ_KEY": f"{len(self.records):032X}"},
             0,
         )
+        self._learn()
+
+    def _messages(self, step: Step) -> None:
+        """A batch of messages; a broker refuses one that has the flag of half messages."""
+        topic = step["topic"]
+        texts = [
+            properties_text({"WAIT": "true", "UNIQ_KEY": f"{len(self.records):030X}{turn:02X}", **step["properties"]})
+            for turn in range(step["count"])
+        ]
+        body = b"".join(_in_batch(b"one of a batch", text.encode()) for text in texts)
+        fields: dict[str, Value] = {
+            "a": GROUPS[0], "b": topic, "c": topic, "d": 0, "e": 0, "f": 4 if step["is_half"] else 0, "g": self.now_ms,
+            "h": 0, "i": properties_text({"WAIT": "true"}), "j": 0, "k": False, "l": 0, "m": True,
+        }  # fmt: skip
+        answer = self.machine.request("producer", Request(_SEND_BATCH, fields, body))
+        assert answer is not None
+        assert not step["is_half"] or answer.code, "the broker accepted a batch of half messages"
         self._learn()
 
     def _send(self, group: str, topic: str, body: bytes, properties: Mapping[str, str], flag: int) -> Frame | None:
@@ -197,6 +234,13 @@ class World:
         elif step["named"] == "other half":
             other = next((t for t in self.transactions.values() if t.number > one.number and t.copies), one)
             queue_offset, offset = other.copies[-1]
+        elif step["named"] == "wrong place":
+            offset += 1
+        elif step["named"] in ("discard copy", "delivered"):
+            places = one.discarded if step["named"] == "discard copy" else one.delivered
+            if not places:
+                return
+            queue_offset, offset = self.records[places[-1]].queue_offset, places[-1]
         self._decide(one, step["decision"], queue_offset, offset, is_check=step["is_check"])
 
     def _decide(self, one: Transaction, decision: str, queue_offset: int, offset: int, *, is_check: bool) -> None:
@@ -294,7 +338,7 @@ class World:
                 one.copies.append((record.queue_offset, place))
             elif record.topic == DISCARD_TOPIC:
                 one.discarded.append(place)
-            elif record.topic in TOPICS:
+            elif record.is_delivered:
                 one.delivered.append(place)
 
 
@@ -307,6 +351,12 @@ def greet(machine: Machine) -> None:
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
         }  # fmt: skip
         machine.request("producer", Request(_CREATE_TOPIC, fields))
+
+
+def _in_batch(body: bytes, properties: bytes) -> bytes:
+    """One message of a batch, as clients encode it: length, magic code, CRC, flag, body, properties."""
+    rest = struct.pack(">iiii", 0, 0, 0, len(body)) + body + struct.pack(">h", len(properties)) + properties
+    return struct.pack(">i", 4 + len(rest)) + rest
 
 
 def clock_of(effects: Effects) -> int:

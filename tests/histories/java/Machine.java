@@ -161,6 +161,7 @@ public final class Machine {
         shutDown(field(transactions(), "transactionalOpBatchService"));
         // This one waits only after the time has moved: in a time that stands still it takes a whole core.
         shutDown(field(broker, "transactionMetricsFlushService"));
+        endDelivery();
         dispatched();
         return "ok";
     }
@@ -426,9 +427,16 @@ public final class Machine {
         forget();
     }
 
-    /** A stop of 4.9.7 waits a second for the tasks that deliver delayed messages, and no step needs them. */
+    /**
+     * Tasks that deliver delayed messages begin a second of real time after the start, and no step needs them; a stop of
+     * 4.9.7 waits a second for them.
+     */
     private void endDelivery() throws Exception {
         Object delays = store == null ? null : field(store, "scheduleMessageService");
+        Object timer = delays == null ? null : field(delays, "timer");
+        if (timer != null) {
+            ((java.util.Timer) timer).cancel();
+        }
         Object tasks = delays == null ? null : field(delays, "deliverExecutorService");
         if (tasks != null) {
             ((ExecutorService) tasks).shutdownNow();
