@@ -6,8 +6,8 @@ at the next sound record, which is proved by its stored offset. For any file: de
 size.
 
 A record whose stored offset alone is damaged is proved by the others: it begins where a record ends, or the file
-begins; its body has its CRC; and it ends where a sound record or the blank record begins, or the data ends. Brokers
-compare no stored offset, so they read it as any other.
+begins; its body has its CRC; it ends where a sound record or the blank record begins, or the data ends; and it was not
+copied here from another place of the log. Brokers compare no stored offset, so they read it as any other.
 
 In a log of DLedger entries each record has its entry's header in front. Positions are still those of records; a header
 belongs to the record after it, whose stored offset proves both.
@@ -491,7 +491,11 @@ def misplaced_records(
         head = file.read(position, HEADER_BYTES_MAX)
         body_length = number_at(head, "body_length_bytes")
         body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
-        if zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc") or is_blank_at(file, position - frame, segment):
+        if (
+            zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc")
+            or is_blank_at(file, position - frame, segment)
+            or _is_moved(head, position, segment)
+        ):
             return []
         found.append((position, length))
         position += length + frame
@@ -499,6 +503,17 @@ def misplaced_records(
         return []
     times = [number_at(file.read(place, HEADER_BYTES_MAX), "store_time_ms") for place, _ in found]
     return found if min(times) >= not_before_ms else []
+
+
+def _is_moved(head: bytes, position: int, segment: Segment) -> bool:
+    """Whether a record with another own offset was copied or moved from another place: it shows nothing about this one.
+
+    Then the offset is a place in the log, and differs in more than one byte.
+    """
+    stored, place = number_at(head, "commit_log_offset"), segment.base_offset + position
+    if not 0 <= stored < segment.end_offset:
+        return False
+    return sum(one != other for one, other in zip(stored.to_bytes(8, "big"), place.to_bytes(8, "big"), strict=True)) > 1
 
 
 def is_blank_at(file: OpenFile, position: int, segment: Segment) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.protocol.codes import RequestCode
 from tests.histories.machine import Machine
 from tests.histories.truth import Observed, Written
@@ -34,6 +35,8 @@ class Fork:
         machine.clock(now_ms)
         self.refusal = machine.start(root, conf).refusal
         self._log_end = 0
+        self._places: set[int] = set()
+        self._place_of_number: dict[int, int] = {}
         if self.refusal is None:
             greet(machine)
             self._new()
@@ -54,7 +57,7 @@ class Fork:
             if frame.code == RequestCode.CHECK_TRANSACTION_STATE
         ]
         discarded = [
-            (int(words[1]), int(words[2]))
+            (int(words[1]), self._place(int(words[1]), int(words[2])))
             for words in (line.split("\t") for line in effects.lines)
             if words[0] == "discard"
         ]
@@ -71,7 +74,13 @@ class Fork:
     def _new(self) -> list[Record]:
         records = parsed_records(self._machine.step("records", self._log_end))
         self._log_end = max((one.commit_log_offset + one.size_bytes for one in records), default=self._log_end)
+        self._places |= {one.commit_log_offset for one in records}
+        self._place_of_number |= {one.queue_offset: one.commit_log_offset for one in records if one.topic == HALF_TOPIC}
         return records
+
+    def _place(self, queue_offset: int, named: int) -> int:
+        """The place of a half copy; a broker names the one in its header, which may be damaged."""
+        return named if named in self._places else self._place_of_number.get(queue_offset, named)
 
     def end(self) -> None:
         """End the machine's broker."""

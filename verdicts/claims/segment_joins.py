@@ -8,7 +8,7 @@ and neither does the file after it. Damage in the middle of a file is not found 
 from __future__ import annotations
 
 from rmqtx.readers.log.commit_log import last_with_data, written_bytes
-from rmqtx.readers.log.segment_scan import SegmentScan, sound_length
+from rmqtx.readers.log.segment_scan import SegmentScan, misplaced_records, sound_length
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
 
@@ -29,7 +29,9 @@ def broken_join(store: Store) -> str | None:
     last = last_with_data(store.commit_log)
     for segment in _files_to_read(store, last):
         with segment.open() as file:
-            if sound_length(file, segment.frame_bytes, segment.base_offset) is None:
+            begin = segment.frame_bytes
+            is_begun = sound_length(file, begin, segment.base_offset) is not None
+            if not is_begun and not misplaced_records(file, begin, segment, 0):
                 return f"{segment.file} does not begin with a record"
         if segment.base_offset < last and not _is_full(segment):
             return f"{segment.file} is not filled with records to its end"
