@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rmqtx.readers.log.record_at import is_misplaced_at
+from rmqtx.readers.log.record_head import span_of
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.ranges import inside
 from rmqtx.readers.queues.queue_parts import QueuePart
 from rmqtx.readers.queues.slot_files import QueueName, SlotFiles
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
 from rmqtx.readers.storage.places import DirectoryEntry
-from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.verdicts.startup.loading import loaded
 from rmqtx.verdicts.startup.rules import RecoveryRules
 
@@ -46,6 +49,14 @@ class QueueFacts:
     doubted: Int64s
 
 
+class AddedSlot(NamedTuple):
+    """A slot that the dispatch adds: where it leads, and the number of its row in `QueueFate.rows`, -1 if in none."""
+
+    commit_log_offset: int
+    record_length_bytes: int
+    row: int
+
+
 @dataclass(slots=True)
 class QueueFate:
     """What a start does with one queue.
@@ -54,7 +65,8 @@ class QueueFate:
            dispatch at `end`; `first` is the first slot that is no filler. `segments`: the files that are loaded.
            `reason`: of the cut. `rows`: the records that the queue lacks (commit-log offset, length, number), with
            their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none. `holes`: rows
-           [from, to) of slots without a record that the start adds to the queue.
+           [from, to) of slots without a record that the start adds to the queue. `added`: the slots that the dispatch
+           adds.
     """
 
     facts: QueueFacts
@@ -68,6 +80,7 @@ class QueueFate:
     rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
     outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     holes: list[tuple[int, int]] = field(default_factory=list)
+    added: list[AddedSlot] = field(default_factory=list)
 
     @property
     def last_file(self) -> Segment | None:
@@ -195,8 +208,15 @@ def _add_zero_slot(fate: QueueFate, empty: Segment) -> None:
     fate.cut_end, fate.maximum = number + 1, 0
 
 
-def dispatch(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
-    """Add the missing slots to a queue, by the broker's rules. `is_dispatched`: which places a start dispatches.
+def dispatch(
+    fate: QueueFate, rules: RecoveryRules, log: SegmentedLog, is_dispatched: Callable[[Int64s, Int64s], Bools],
+    end_offset: int,
+) -> None:
+    """Add the missing slots to a queue, by the broker's rules. `is_dispatched`: which records a start dispatches, by
+    their places and the offsets in their headers.
+
+    A slot gets the offset in the header of its record. If that is damaged, the slot leads elsewhere, and a large one
+    keeps the records after it from a slot. A record with number 0 is dispatched again though it has its slot.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java putMessagePositionInfo; docs/formats/consume_queues.md#dispatch.
@@ -207,17 +227,86 @@ def dispatch(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int
     rows = _lacking(fate, end_offset)
     fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
     fate.outcomes = np.full(len(rows), _SKIPPED, np.uint8)
-    for place in np.flatnonzero(is_dispatched(fate.rows[:, 0])):
-        offset, length, number = fate.rows[place].tolist()
-        reached = offset + length if rules.queue_maximum_is_end else offset
+    due = np.concatenate([fate.rows, _first_again(fate, log, end_offset)])
+    own = own_offsets(log, due[:, 0])
+    due = np.column_stack([due, own, np.arange(len(due))])[is_dispatched(due[:, 0], own)]
+    for offset, length, number, own_offset, row in due[np.argsort(due[:, 0], kind="stable")].tolist():
+        reached = own_offset + length if rules.queue_maximum_is_end else own_offset
         if reached <= maximum or (number and current > number):
             continue
         if not has_files:
             fate.first, current, has_files = number, number, True
-        fate.outcomes[place] = _DISPATCHED if current == number else _SHIFTED
+        if row < len(rows) and own_offset == offset:
+            fate.outcomes[row] = _DISPATCHED if current == number else _SHIFTED
+        fate.added.append(AddedSlot(own_offset, length, row if row < len(rows) else -1))
         current += 1
         maximum = reached
     fate.end, fate.maximum = current, maximum
+
+
+def cut_added(fate: QueueFate, end_offset: int, rules: RecoveryRules) -> None:
+    """Cut the slots that the recovery of the log has added, from the first that leads behind the end of the log on.
+
+    Only the slot of a record with a damaged own offset does. Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
+    """
+    beyond = (number for number, slot in enumerate(fate.added) if slot.commit_log_offset >= end_offset)
+    kept = next(beyond, None)
+    if kept is None:
+        return
+    fate.end += kept - len(fate.added)
+    rows = [slot.row for slot in fate.added[kept:] if slot.row >= 0]
+    fate.outcomes[rows] = _SKIPPED
+    del fate.added[kept:]
+    if fate.added:
+        offset, length, _ = fate.added[-1]
+        fate.maximum = offset + length if rules.queue_maximum_is_end else offset
+    else:
+        fate.maximum = _maximum(fate.facts, fate.end, rules) if fate.end > fate.first else end_offset
+
+
+def _first_again(fate: QueueFate, log: SegmentedLog, end_offset: int) -> Int64s:
+    """The record with number 0 that has its slot, if the offset in its header is damaged: offset, length, number.
+
+    With the right offset it ends before the place that the queue reaches, and is passed.
+    """
+    files = fate.facts.files
+    if not fate.segments or fate.cut_end <= 0 or not has_misplaced_first(files, log, end_offset):
+        return np.empty((0, 3), np.int64)
+    slot = files.read(0, 1)[0]
+    return np.array([[int(slot["commit_log_offset"]), int(slot["record_length_bytes"]), 0]], np.int64)
+
+
+def has_misplaced_first(files: SlotFiles, log: SegmentedLog, end_offset: int) -> bool:
+    """Whether the slot 0 of a queue leads to a record with a damaged own offset before an end of the log.
+
+    Raises: FileChanged, UnreadableFile.
+    """
+    if not len(files.segments) or files.first:
+        return False
+    slots = files.read(0, 1)
+    if not len(slots) or slots["record_length_bytes"][0] <= 0:
+        return False
+    place = slots["commit_log_offset"].astype(np.int64)
+    is_other = 0 <= place[0] < end_offset and place[0] != own_offsets(log, place)[0]
+    return bool(is_other) and is_misplaced_at(log, int(place[0]))
+
+
+def own_offsets(log: SegmentedLog, places: Int64s) -> Int64s:
+    """Return the commit-log offset in the header of the record at each place, ascending; the place if it is not read.
+
+    Raises: FileChanged, UnreadableFile.
+    """
+    found = places.copy()
+    order = np.argsort(places, kind="stable")
+    span = span_of("commit_log_offset")
+    for segment, part in log.segments_of(places[order]):
+        rows = order[part]
+        rows = rows[places[rows] + span.stop <= segment.end_offset]
+        if len(rows):
+            data = log.read_runs(places[rows] + span.start, places[rows] + span.stop)
+            found[rows] = np.frombuffer(data, ">i8")
+    return found
 
 
 def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:

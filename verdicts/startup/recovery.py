@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.slot_files import topic_text
-from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
-from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
+from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, cut_added, cut_at, dispatch, read_again, recovered
 from rmqtx.verdicts.startup.refusals import empty_file_refusals, refusals
 from rmqtx.verdicts.startup.rules import RecoveryRules
 
@@ -108,23 +108,25 @@ def dledger_queues(
 
 def recover_queues(
     store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules, *,
-    with_dispatch: bool = True, only_doubted: bool = True, reach: int = -1,
+    with_dispatch: bool = True, only_doubted: bool = True, reach: int = -1, stored_reach: int = -1,
 ) -> int | None:
     """Cut the queues at the end of the log, and dispatch what they lack: changes `fates`.
 
     `only_doubted`: the log ends behind all slots that agree with records. `reach`: the furthest place in the log that
-    queues other than `fates` refer to.
+    queues other than `fates` refer to. `stored_reach`: the furthest that any stored queue refers to.
     Shape: a commit-log offset in no file at which the dispatch hangs; None if it does not.
     Raises: SourceError if a file that the start depends on cannot be read.
     """
     maximum = max(reach, _maximum(fates))
     if rules.reads_queues_again and with_dispatch:
-        _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, maximum, rules), walk.end_offset)
+        _dispatch_all(store, segments, walk, fates, rules, maximum, maximum)
         if max(reach, _maximum(fates)) >= walk.end_offset:
             for fate in fates:
+                cut_added(fate, walk.end_offset, rules)
                 read_again(fate, walk.end_offset, rules, only_doubted=only_doubted)
         return None
-    if maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted:
+    is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
+    if is_cut:
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted)
@@ -134,7 +136,10 @@ def recover_queues(
         if waits_at is not None:
             return waits_at
     if with_dispatch:
-        _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset)
+        _dispatch_all(store, segments, walk, fates, rules, maximum, after)
+        if is_cut or stored_reach >= walk.end_offset:  # the recovery dispatches before this cut
+            for fate in fates:
+                cut_added(fate, walk.end_offset, rules)
     return None
 
 
@@ -144,10 +149,17 @@ def _maximum(fates: Sequence[QueueFate]) -> int:
 
 
 def _dispatch_all(
-    fates: Sequence[QueueFate], rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int
+    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
+    maximum: int, after: int,
 ) -> None:
-    for fate in fates:
-        dispatch(fate, rules, is_dispatched, end_offset)
+    log = SegmentedLog(tuple(segments))
+    try:
+        for fate in fates:
+            dispatch(
+                fate, rules, log, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset
+            )
+    finally:
+        log.close()
 
 
 def loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
@@ -218,20 +230,21 @@ def recovered_until_ms(conf: Mapping[str, str], checkpoint: Mapping[str, int]) -
 
 def _dispatched(
     store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
-) -> Callable[[Int64s], Bools]:
-    """Return which places of the log a start dispatches: during recovery, and after it.
+) -> Callable[[Int64s, Int64s], Bools]:
+    """Return which records of the log a start dispatches, during recovery and after it, by their places and the offsets
+    in their headers: a recovery after a clean stop compares the latter with the place that the queues reach.
 
     Source: store/DefaultMessageStore.java start; docs/formats/recovery.md#dispatch.
     """
-    walked_from = segments[walk.start].base_offset
+    walked_from, past = segments[walk.start].base_offset, -1
     if not store.aborted:
-        walked_from = walk.end_offset if rules.dispatches != "past_queues" else max(walked_from, maximum + 1)
+        walked_from, past = (walked_from, maximum) if rules.dispatches == "past_queues" else (walk.end_offset, -1)
     behind = walk.end_offset
     if rules.dispatches == "behind_queues":
         behind = _place_to_follow(segments, max(after, segments[0].base_offset), walk.end_offset, rules)
 
-    def dispatched(offsets: Int64s) -> Bools:
-        chosen: Bools = (offsets >= walked_from) | (offsets >= behind)
+    def dispatched(places: Int64s, own_offsets: Int64s) -> Bools:
+        chosen: Bools = (places >= walked_from) & ((past < 0) | (own_offsets > past)) | (places >= behind)
         return chosen
 
     return dispatched

@@ -6,7 +6,7 @@ afford it: the log itself counts as sound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,7 +28,14 @@ from rmqtx.verdicts.startup.dledger_log import committed_offset
 from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
 from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import END, LogWalk, check_record
-from rmqtx.verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
+from rmqtx.verdicts.startup.queues import (
+    QUEUE_FILES_READ,
+    QueueFacts,
+    QueueFate,
+    has_misplaced_first,
+    own_offsets,
+    recovered,
+)
 from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
 from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
 
@@ -127,13 +134,15 @@ def started_queues(
         is_sound = not any(one.has_any for one in wrong.values())
         reaches = _known_reaches(store)
         has_empty_file = any(name in reaches and reaches[name].has_empty_last_file for name in names.values())
-        if is_sound and not is_torn and not has_empty_file and not any(len(rows) for rows in records.values()):
+        are_misplaced = _are_misplaced(store, files, records, log_end)
+        has_records = are_misplaced or any(len(rows) for rows in records.values())
+        if is_sound and not is_torn and not has_empty_file and not has_records:
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
-                topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules)
+                topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules, [])
                 for topic, queue in whole.items()
             }
-        if has_empty_file:  # it gets a slot where the queues reach the end of the log
+        if has_empty_file or are_misplaced:  # the file gets a slot where the queues reach the end of the log
             log_end = scanned_end(store)
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic], wrong[topic]), rules, None)
@@ -142,14 +151,32 @@ def started_queues(
         maximum = max(reach, *(fate.maximum for fate in fates))
         first = start_file(store, segments, conf, maximum, rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
-        recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
+        recover_queues(
+            store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end),
+            stored_reach=queue_reach(store).as_counted(rules),
+        )
+        reaches = [fate.maximum for fate in fates]
         return {
-            topic: _reaching(store, _started(store, fate, rules, conf), fate.maximum, log_end, rules)
+            topic: _reaching(store, _started(store, fate, rules, conf), fate.maximum, log_end, rules, reaches)
             for topic, fate in zip(_TOPICS, fates, strict=True)
         }
     finally:
         for one in files.values():
             one.close()
+
+
+def _are_misplaced(
+    store: Store, files: Mapping[str, SlotFiles], records: Mapping[str, Int64s], log_end: int
+) -> bool:
+    """Whether a start may dispatch records with damaged own offsets: those behind the queues, or the first of one."""
+    log = store.log()
+    try:
+        behind = [rows[:, 0] for rows in records.values()]
+        return any((own_offsets(log, places) != places).any() for places in behind) or any(
+            has_misplaced_first(one, log, log_end) for one in files.values()
+        )
+    finally:
+        log.close()
 
 
 def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:
@@ -158,11 +185,23 @@ def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:
 
 
 def _reaching(
-    store: Store, queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules
+    store: Store, queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules, reaches: Sequence[int]
 ) -> StartedQueue:
-    """Return a queue with the place up to which new records get no slot."""
+    """Return a queue with the place up to which new records get no slot.
+
+    `reaches`: the places that the half and op queue reach after a start that changes them; else empty. A start cuts
+    other queues too where they lead behind the end of the log.
+    """
     if rules.dispatches == "behind_queues" and not store.aborted:  # of any queue, for all queues
-        maximum = max(maximum, queue_reach(store).as_counted(rules))
+        if not reaches:
+            maximum = max(maximum, queue_reach(store).as_counted(rules))
+        else:
+            ours = frozenset(topic_bytes(topic) for topic in _TOPICS)
+            others = [
+                reach.as_counted(rules) for name, reach in _known_reaches(store).items()
+                if name[1] not in ours and reach.begin < log_end
+            ]  # fmt: skip
+            maximum = max(maximum, *reaches, *others)
     if maximum > log_end:
         log_end = scanned_end(store)
     return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
@@ -404,7 +443,7 @@ def _facts(
 
 
 def _started(store: Store, fate: QueueFate, rules: RecoveryRules, conf: Mapping[str, str]) -> StartedQueue:
-    added = tuple(_added(fate))
+    added = tuple((slot.commit_log_offset, slot.record_length_bytes) for slot in fate.added)
     kept_end, begin, file_end = fate.cut_end, None, 0
     if added and not fate.segments:
         file_bytes = queue_file_bytes(store, conf) or DEFAULT_QUEUE_FILE_BYTES
@@ -417,9 +456,3 @@ def _started(store: Store, fate: QueueFate, rules: RecoveryRules, conf: Mapping[
     cut = cut_finding(store, fate)
     lacking = [one for one in dispatched_findings(store, [fate]) if one.is_error]
     return StartedQueue(kept_end, added, fate.end, begin, file_end, cuts=(*([] if cut is None else [cut]), *lacking))
-
-
-def _added(fate: QueueFate) -> Iterator[tuple[int, int]]:
-    rows = np.concatenate([fate.dispatched, fate.shifted])
-    for offset, length, _ in rows[np.argsort(rows[:, 0], kind="stable")].tolist():
-        yield offset, length
