@@ -281,6 +281,10 @@ public final class Machine {
     /** What the broker wrote to its clients without a request of theirs. */
     private void drain() {
         for (Map.Entry<String, Client> one : channels.entrySet()) {
+            // Before 4.6.0 the answer to a send is written to the handler's context, and arrives behind its handlers.
+            for (Object left = one.getValue().readOutbound(); left != null; left = one.getValue().readOutbound()) {
+                one.getValue().sent.add(left);
+            }
             for (Object left = one.getValue().sent.poll(); left != null; left = one.getValue().sent.poll()) {
                 if (left instanceof RemotingCommand) {
                     RemotingCommand command = (RemotingCommand) left;
