@@ -149,7 +149,7 @@ def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     return {
         "asked": sorted(copy.queue_offset for copy in asked if not copy.is_elsewhere),
         "asked elsewhere": sum(copy.is_elsewhere for copy in asked),
-        "gone": len({half.queue_offset for half in gone if half is not None}),
+        "gone": len({(half.row, half.queue_offset) for half in gone if half is not None}),
         "half cursor": played.state.half_cursor,
         "op cursor": played.state.op_cursor,
         "half end": played.state.half_end,

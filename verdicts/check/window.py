@@ -49,8 +49,8 @@ class CheckWindow:
            delay or timer topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log
            offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
            fillers, or that lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start
-           cuts because of their own slots. `hides_new`: the topics, half or op, whose next record gets no slot, or one
-           that the check passes.
+           cuts because of their own slots. `hides_new`: the topics, half or op, whose next record gets no slot if it is
+           written before the start, or one that the check passes.
     """
 
     state: CheckState
@@ -230,7 +230,7 @@ def check_window(
         tuple(cut for one in started.values() for cut in one.cuts),
         frozenset(
             topic for topic, found in {HALF_TOPIC: half_reads, OP_TOPIC: op_reads}.items()
-            if started.get(topic, _UNCUT).hinders_new_slots
+            if started.get(topic, _UNCUT).passes_written
             or any(read.hides(slots_by_topic[topic].end) for read in found.values())
         ),
     )

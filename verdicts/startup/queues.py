@@ -66,7 +66,8 @@ class QueueFate:
            `reason`: of the cut. `rows`: the records that the queue lacks (commit-log offset, length, number), with
            their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none. `holes`: rows
            [from, to) of slots without a record that the start adds to the queue. `added`: the slots that the dispatch
-           adds.
+           adds. `passed_until`: the place up to which the recovery gives no slot to the records behind the end of this
+           log, if more are written before the start.
     """
 
     facts: QueueFacts
@@ -81,6 +82,7 @@ class QueueFate:
     outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     holes: list[tuple[int, int]] = field(default_factory=list)
     added: list[AddedSlot] = field(default_factory=list)
+    passed_until: int = -1
 
     @property
     def last_file(self) -> Segment | None:
@@ -257,6 +259,7 @@ def cut_added(fate: QueueFate, end_offset: int, rules: RecoveryRules) -> None:
     fate.end += kept - len(fate.added)
     rows = [slot.row for slot in fate.added[kept:] if slot.row >= 0]
     fate.outcomes[rows] = _SKIPPED
+    fate.passed_until = fate.maximum
     del fate.added[kept:]
     if fate.added:
         offset, length, _ = fate.added[-1]

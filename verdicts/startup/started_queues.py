@@ -56,7 +56,8 @@ class StartedQueue:
            `is_complete`: no record lacks a slot.
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
            `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
-           the log; `compares_ends`: whether a record counts by its end. `cuts`: that the start cuts off
+           the log; `compares_ends`: whether a record counts by its end. `passed_until`: the same for records that
+           are written before the start. `cuts`: that the start cuts off
            stored slots, and that records get no slot, or that of another one.
     """
 
@@ -70,12 +71,18 @@ class StartedQueue:
     maximum: int = -1
     log_end: int = 0
     compares_ends: bool = False
+    passed_until: int = -1
     cuts: tuple[Finding, ...] = ()
 
     @property
     def added_numbers(self) -> Int64s:
         """The numbers of the slots that the start adds; a shifted record has another one."""
         return np.arange(self.kept_end, self.kept_end + len(self.added))
+
+    @property
+    def passes_written(self) -> bool:
+        """Whether records that are written before the start get no slot."""
+        return max(self.maximum, self.passed_until) > self.log_end
 
     @property
     def hinders_new_slots(self) -> bool:
@@ -455,4 +462,7 @@ def _started(store: Store, fate: QueueFate, rules: RecoveryRules, conf: Mapping[
             begin = file_begin
     cut = cut_finding(store, fate)
     lacking = [one for one in dispatched_findings(store, [fate]) if one.is_error]
-    return StartedQueue(kept_end, added, fate.end, begin, file_end, cuts=(*([] if cut is None else [cut]), *lacking))
+    return StartedQueue(
+        kept_end, added, fate.end, begin, file_end, passed_until=fate.passed_until,
+        cuts=(*([] if cut is None else [cut]), *lacking),
+    )
