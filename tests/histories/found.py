@@ -145,6 +145,29 @@ FOUND: dict[str, list[Step]] = {
         _wait(31_000), {"do": "check", "answers": ["rollback", "none", "none", "none", "none"]},
         {"do": "kill", "lost": 0.5},
     ],
+    # The commit-log offset in the header of a record is damaged: brokers read it, rmqtx counted it as damage.
+    "own-place": [
+        *(_half(number) for number in range(4)), _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _wait(7_000), _STOP,
+        _damage("own place of a record", 0.5),
+    ],
+    # The recovery gives the record with number 0 a second slot, which leads to the damaged offset: it is cut again.
+    "own-place-of-first": [
+        *(_half(number) for number in range(3)), _wait(7_000), _STOP, _damage("own place of a record", 0.006),
+        _damage("abort", 0.5),
+    ],
+    # Within the log that slot stays, and the check ends there.
+    "own-place-in-log": [
+        _half(0), _wait(7_000), _STOP, _damage("own place of a record", 0.007), _damage("abort", 0.5),
+    ],
+    # The record lacks its slot: the new one leads elsewhere.
+    "own-place-without-slot": [
+        *(_half(number) for number in range(4)), _wait(7_000), _STOP, _damage("own place of a record", 0.998),
+        _damage("zeroed end of the half queue", 0.0), _damage("abort", 0.5),
+    ],
+    "own-place-lacks-slots": [
+        *(_half(number) for number in range(4)), _wait(7_000), _STOP, _damage("own place of a record", 0.622),
+        _damage("zeroed end of the half queue", 0.6), _damage("abort", 0.5),
+    ],
 }  # fmt: skip
 
 
