@@ -77,8 +77,9 @@ PLACE_RULES = (_at_least_0("queue_id"), _at_least_0("queue_offset"))
 TIME_RULES = (_time("born_time_ms"), _time("store_time_ms"))
 #: Fields from which a state follows and that no other record repeats: every scan tests them.
 STATE_RULES = (_at_least_0("queue_id"), _at_least_0("reconsume_times"))
+_OWN_PLACE = HeaderRule("commit_log_offset", "the place of the record", _other_place)
 RECORD_RULES = (
-    HeaderRule("commit_log_offset", "the place of the record", _other_place),
+    _OWN_PLACE,
     HeaderRule("sys_flag", "known bits only", _unknown_bits),
     _at_least_0("body_crc"),
     _at_least_0("reconsume_times"),
@@ -103,11 +104,12 @@ def is_of_a_state(finding: Finding) -> bool:
 def plausible_times(block: Block) -> Int64s:
     """Return the store time of each record; in place of one whose header breaks a rule, that of a record beside it.
 
+    The own offset says nothing of the time: with a damaged one the record is proved by the records around it.
     Order: of the block. Units: ms; 0 if no header is plausible.
     """
     times: Int64s = block.header("store_time_ms").astype(np.int64)
     good = np.ones(len(block), np.bool_)
-    for rule in RECORD_RULES:
+    for rule in (one for one in RECORD_RULES if one is not _OWN_PLACE):
         good &= ~rule.breaks(block.header(rule.field), block)
     if good.all():
         return times

@@ -257,6 +257,7 @@ class SegmentScan:
     def _taken(self, block: Block) -> int:
         """Count records with damaged own offsets as decoded; return where the next record begins."""
         self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
+        self._note_time(int(block.header("store_time_ms")[-1]))
         return int(block.positions[-1] + block.lengths[-1]) + self._frame
 
     def _completed(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:

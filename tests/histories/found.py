@@ -168,6 +168,12 @@ FOUND: dict[str, list[Step]] = {
         *(_half(number) for number in range(4)), _wait(7_000), _STOP, _damage("own place of a record", 0.622),
         _damage("zeroed end of the half queue", 0.6), _damage("abort", 0.5),
     ],
+    # A slot that a power loss left is the last of a full queue file: the recovery makes the next file, and 5.0.0 to
+    # 5.4.0 do not start with one that has no slot.
+    "last-slot-overtaken": [
+        *(_half(number) for number in range(14)), {"do": "flush"}, *(_half(number) for number in range(14, 20)),
+        {"do": "kill", "lost": 1.0}, *(_half(number, 900) for number in range(20, 25)), {"do": "end by kill"},
+    ],
 }  # fmt: skip
 
 

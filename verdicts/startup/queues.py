@@ -19,6 +19,7 @@ from rmqtx.readers.log.record_at import is_misplaced_at
 from rmqtx.readers.log.record_head import span_of
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.ranges import inside
+from rmqtx.readers.queues.consume_queue import are_filler
 from rmqtx.readers.queues.queue_parts import QueuePart
 from rmqtx.readers.queues.slot_files import QueueName, SlotFiles
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
@@ -29,6 +30,8 @@ from rmqtx.verdicts.startup.rules import RecoveryRules
 
 #: The last files of a queue that a start reads. Source: store/ConsumeQueue.java recover.
 QUEUE_FILES_READ = 3
+#: The last slots among which one is sought that leads further than the last: pages of the log are lost at its end.
+_OVERTAKEN_SLOTS = 10_000
 #: The outcome for a record that a queue lacks; `_KEPT`: its old slot is valid again.
 _SKIPPED, _DISPATCHED, _SHIFTED, _KEPT = range(4)
 
@@ -67,7 +70,7 @@ class QueueFate:
            their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none. `holes`: rows
            [from, to) of slots without a record that the start adds to the queue. `added`: the slots that the dispatch
            adds. `passed_until`: the place up to which the recovery gives no slot to the records behind the end of this
-           log, if more are written before the start.
+           log, if more are written before the start. `makes_empty_file`: the recovery makes a file that gets no slot.
     """
 
     facts: QueueFacts
@@ -83,6 +86,7 @@ class QueueFate:
     holes: list[tuple[int, int]] = field(default_factory=list)
     added: list[AddedSlot] = field(default_factory=list)
     passed_until: int = -1
+    makes_empty_file: bool = False
 
     @property
     def last_file(self) -> Segment | None:
@@ -244,6 +248,23 @@ def dispatch(
         current += 1
         maximum = reached
     fate.end, fate.maximum = current, maximum
+
+
+def is_overtaken(files: SlotFiles, end: int) -> bool:
+    """Whether the last file of a queue is full, and a slot before the last one leads further into the log.
+
+    A power loss can leave such a last slot. For a record that leads further than the queue, a recovery asks for the
+    file of the next slot, and then finds that the record has its slot.
+    Raises: FileChanged, UnreadableFile.
+    Source: store/ConsumeQueue.java putMessagePositionInfo, MappedFileQueue.java getLastMappedFile.
+    """
+    size = files.layout.size_bytes
+    if not files.segments or not end or files.segments[-1].end_offset != end * size:
+        return False
+    slots = files.read(max(files.first, end - _OVERTAKEN_SLOTS), end)
+    ends = slots["commit_log_offset"].astype(np.int64) + slots["record_length_bytes"]
+    are_slots = ~are_filler(slots) & (slots["record_length_bytes"] > 0)
+    return bool((are_slots & (ends > ends[-1])).any())
 
 
 def cut_added(fate: QueueFate, end_offset: int, rules: RecoveryRules) -> None:

@@ -17,7 +17,16 @@ from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
-from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, cut_added, cut_at, dispatch, read_again, recovered
+from rmqtx.verdicts.startup.queues import (
+    QueueFacts,
+    QueueFate,
+    cut_added,
+    cut_at,
+    dispatch,
+    is_overtaken,
+    read_again,
+    recovered,
+)
 from rmqtx.verdicts.startup.refusals import empty_file_refusals, refusals
 from rmqtx.verdicts.startup.rules import RecoveryRules
 
@@ -140,6 +149,10 @@ def recover_queues(
         if is_cut or stored_reach >= walk.end_offset:  # the recovery dispatches before this cut
             for fate in fates:
                 cut_added(fate, walk.end_offset, rules)
+        elif store.aborted:
+            for fate in fates:
+                files, end = fate.facts.files, fate.cut_end
+                fate.makes_empty_file = fate.end == end == fate.facts.used_end and is_overtaken(files, end)
     return None
 
 

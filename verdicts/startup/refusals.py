@@ -102,6 +102,13 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
     for fate in fates if rules.refuses_empty_queue_file else ():
+        if fate.makes_empty_file:
+            last = fate.facts.files.segments[-1]
+            yield Finding(
+                store.root, "start-refused", last.file, last.size_bytes - fate.facts.files.layout.size_bytes,
+                expected="a last slot that leads to the last record of the queue",
+                actual="one that leads to a place before: the recovery makes the next file, without a slot",
+            )
         if (empty := fate.empty_last_file) is not None:
             yield Finding(
                 store.root, "start-refused", empty.file, 0, empty.size_bytes,

@@ -33,6 +33,7 @@ from rmqtx.verdicts.startup.queues import (
     QueueFacts,
     QueueFate,
     has_misplaced_first,
+    is_overtaken,
     own_offsets,
     recovered,
 )
@@ -275,10 +276,13 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
-    found = queue_reach(store)
-    if not found.has_empty_last_file or found.end >= _record_end(store):
+    found, reaches = queue_reach(store), _known_reaches(store)
+    overtaken = {name: reach.begin for name, reach in reaches.items() if reach.is_overtaken and store.aborted}
+    if not (found.has_empty_last_file or overtaken):
         return False
-    empty = {name: reach.begin for name, reach in _known_reaches(store).items() if reach.has_empty_last_file}
+    if found.end >= (scanned_end(store) if overtaken else _record_end(store)):
+        return False
+    empty = overtaken | {name: reach.begin for name, reach in reaches.items() if reach.has_empty_last_file}
     if store.aborted:
         dispatched_from = min(empty.values()) + 1
     elif rules.dispatches == "past_queues":
@@ -324,13 +328,16 @@ class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
     Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
-           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps.
+           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps. `is_overtaken`: the
+           last file is full, and a slot before the last one leads further: a recovery that dispatches its record again
+           makes the next file first, and then adds no slot.
     Units: bytes of the log.
     """
 
     begin: int = -1
     end: int = -1
     has_empty_last_file: bool = False
+    is_overtaken: bool = False
 
     def as_counted(self, rules: RecoveryRules) -> int:
         """Return the furthest place that any queue refers to, as a release counts it."""
@@ -368,9 +375,10 @@ def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
                 used = used_end(files.segments, files.layout)
                 offset, length = _place(files, used)
                 has_empty = kind == SIMPLE and _ends_in_empty_file(files, used)
+                overtaken = kind == SIMPLE and is_overtaken(files, used)
             finally:
                 files.close()
-            yield name, QueueReach(offset, offset + length, has_empty)
+            yield name, QueueReach(offset, offset + length, has_empty, overtaken)
 
 
 def _ends_in_empty_file(files: SlotFiles, used: int) -> bool:
