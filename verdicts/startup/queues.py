@@ -179,7 +179,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         fate.maximum = end_offset
         return
     if (empty := fate.empty_last_file) is not None and end_offset > 0:
-        _add_zero_slot(fate, empty)
+        add_zero_slot(fate, empty.base_offset // facts.files.layout.size_bytes)
         return
     if only_doubted and not len(facts.doubted):
         return
@@ -204,12 +204,11 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         return
 
 
-def _add_zero_slot(fate: QueueFate, empty: Segment) -> None:
+def add_zero_slot(fate: QueueFate, number: int) -> None:
     """Count the first slot of an empty last file: a broker keeps the first slot of the file whatever it contains.
 
     Source: store/ConsumeQueue.java truncateDirtyLogicFiles; #9728; seen on 4.9.7 to 5.5.0.
     """
-    number = empty.base_offset // fate.facts.files.layout.size_bytes
     fate.holes.append((number, number + 1))
     fate.cut_end, fate.maximum = number + 1, 0
 

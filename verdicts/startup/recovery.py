@@ -20,6 +20,7 @@ from rmqtx.verdicts.startup.log_walk import LogWalk, check_record, first_record,
 from rmqtx.verdicts.startup.queues import (
     QueueFacts,
     QueueFate,
+    add_zero_slot,
     cut_added,
     cut_at,
     dispatch,
@@ -146,13 +147,17 @@ def recover_queues(
             return waits_at
     if with_dispatch:
         _dispatch_all(store, segments, walk, fates, rules, maximum, after)
-        if is_cut or stored_reach >= walk.end_offset:  # the recovery dispatches before this cut
-            for fate in fates:
+        is_cut |= stored_reach >= walk.end_offset
+        for fate in fates:
+            is_made = store.aborted and fate.end == fate.cut_end == fate.facts.used_end
+            is_made = is_made and is_overtaken(fate.facts.files, fate.end)
+            if not is_cut:
+                fate.makes_empty_file = is_made
+            elif is_made:
+                add_zero_slot(fate, fate.end)
+                fate.end = fate.cut_end
+            else:  # the recovery dispatches before this cut
                 cut_added(fate, walk.end_offset, rules)
-        elif store.aborted:
-            for fate in fates:
-                files, end = fate.facts.files, fate.cut_end
-                fate.makes_empty_file = fate.end == end == fate.facts.used_end and is_overtaken(files, end)
     return None
 
 

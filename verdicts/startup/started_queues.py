@@ -143,14 +143,15 @@ def started_queues(
         reaches = _known_reaches(store)
         has_empty_file = any(name in reaches and reaches[name].has_empty_last_file for name in names.values())
         are_misplaced = _are_misplaced(store, files, records, log_end)
-        has_records = are_misplaced or any(len(rows) for rows in records.values())
+        are_overtaken = store.aborted and any(name in reaches and reaches[name].overtaken_end for name in names.values())
+        has_records = are_misplaced or are_overtaken or any(len(rows) for rows in records.values())
         if is_sound and not is_torn and not has_empty_file and not has_records:
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
                 topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules, [])
                 for topic, queue in whole.items()
             }
-        if has_empty_file or are_misplaced:  # the file gets a slot where the queues reach the end of the log
+        if has_empty_file or are_misplaced or are_overtaken:  # an empty file gets a slot where the queues reach the end of the log
             log_end = scanned_end(store)
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic], wrong[topic]), rules, None)
@@ -277,12 +278,12 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
     found, reaches = queue_reach(store), _known_reaches(store)
-    overtaken = {name: reach.begin for name, reach in reaches.items() if reach.is_overtaken and store.aborted}
-    if not (found.has_empty_last_file or overtaken):
+    overtaken = {name: reach for name, reach in reaches.items() if reach.overtaken_end and store.aborted}
+    if overtaken and found.end < scanned_end(store) and len(_with_further(store, overtaken)) < len(overtaken):
+        return True
+    if not found.has_empty_last_file or found.end >= _record_end(store):
         return False
-    if found.end >= (scanned_end(store) if overtaken else _record_end(store)):
-        return False
-    empty = overtaken | {name: reach.begin for name, reach in reaches.items() if reach.has_empty_last_file}
+    empty = {name: reach.begin for name, reach in reaches.items() if reach.has_empty_last_file}
     if store.aborted:
         dispatched_from = min(empty.values()) + 1
     elif rules.dispatches == "past_queues":
@@ -290,6 +291,18 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     else:
         return True
     return len(_with_records(store, empty, dispatched_from)) < len(empty)
+
+
+def _with_further(store: Store, overtaken: Mapping[QueueName, QueueReach]) -> set[QueueName]:
+    """Return the queues of which the log has a record with a number after the last slot: it gets one in the new file."""
+    found: set[QueueName] = set()
+    first = max(store.log_begin_offset, min(reach.begin for reach in overtaken.values()))
+    for block in scan_segments(store, [], [], from_offset=first, with_fillers=True):
+        for name, reach in overtaken.items():
+            mine = block.topic_is(topic_text(name[1])) & (block.header("queue_id") == name[2])
+            if (mine & (block.header("queue_offset") >= reach.overtaken_end)).any():
+                found.add(name)
+    return found
 
 
 def _with_records(store: Store, begins: Mapping[QueueName, int], from_offset: int) -> set[QueueName]:
@@ -328,16 +341,16 @@ class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
     Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
-           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps. `is_overtaken`: the
-           last file is full, and a slot before the last one leads further: a recovery that dispatches its record again
-           makes the next file first, and then adds no slot.
+           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps. `overtaken_end`:
+           the number of slots of a queue whose last file is full and in which a slot before the last one leads further;
+           a recovery that dispatches its record again makes the next file first, and then adds no slot. Else 0.
     Units: bytes of the log.
     """
 
     begin: int = -1
     end: int = -1
     has_empty_last_file: bool = False
-    is_overtaken: bool = False
+    overtaken_end: int = 0
 
     def as_counted(self, rules: RecoveryRules) -> int:
         """Return the furthest place that any queue refers to, as a release counts it."""
@@ -375,10 +388,10 @@ def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
                 used = used_end(files.segments, files.layout)
                 offset, length = _place(files, used)
                 has_empty = kind == SIMPLE and _ends_in_empty_file(files, used)
-                overtaken = kind == SIMPLE and is_overtaken(files, used)
+                overtaken_end = used if kind == SIMPLE and is_overtaken(files, used) else 0
             finally:
                 files.close()
-            yield name, QueueReach(offset, offset + length, has_empty, overtaken)
+            yield name, QueueReach(offset, offset + length, has_empty, overtaken_end)
 
 
 def _ends_in_empty_file(files: SlotFiles, used: int) -> bool:
