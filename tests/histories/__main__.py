@@ -19,15 +19,20 @@ import pytest
 from tests.brokers import maven
 from tests.histories.machine import RELEASES
 from tests.histories.playing import Result, Stage, played
-from tests.histories.steps import drawn_history, small_count, small_history
+from tests.histories.steps import ROCKSDB_RELEASES, drawn_history, small_count, small_history, with_rocksdb
 
 _CHUNK = 60
 #: A file system in memory; without it, temporary files are where they always are.
 _IN_MEMORY = Path("/dev/shm")
 
 
-def chunk(version: str, seeds: range, small_length: int | None, kept: Path | None) -> Result:
-    """Play some seeds on a release, or with `small_length` some histories of the small world."""
+def chunk(
+    version: str, seeds: range, small_length: int | None, kept: Path | None, *, in_rocksdb: bool = False
+) -> Result:
+    """Play some seeds on a release, or with `small_length` some histories of the small world.
+
+    `in_rocksdb`: the broker keeps transactions in RocksDB.
+    """
     result = Result(version)
     histories = (
         drawn_history(seed) if small_length is None else small_history(seed, small_length) for seed in seeds
@@ -39,7 +44,7 @@ def chunk(version: str, seeds: range, small_length: int | None, kept: Path | Non
     ):
         # Each audit looks for what dead runs left beside its temporary folder, and /tmp can have thousands of names.
         patch.setattr(tempfile, "tempdir", home)
-        for history, found in played(stage, histories, kept):
+        for history, found in played(stage, map(with_rocksdb, histories) if in_rocksdb else histories, kept):
             result.histories += 1
             result.counts += found.counts
             if found.differences:
@@ -53,10 +58,12 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100, help="of each release")
     parser.add_argument("--seed", type=int, default=0, help="of the first history; the others count up")
     parser.add_argument("--small", type=int, metavar="STEPS", help="all histories of a small world with so many steps")
-    parser.add_argument("--releases", nargs="+", choices=RELEASES, default=RELEASES)
+    parser.add_argument("--releases", nargs="+", choices=(*RELEASES, "5.4.0"))
+    parser.add_argument("--rocksdb", action="store_true", help="transactions in RocksDB (5.4.0 and later)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="where the stores of histories that differ are kept")
     options = parser.parse_args()
+    options.releases = options.releases or (ROCKSDB_RELEASES if options.rocksdb else RELEASES)
     why_not = maven.why_not()
     if why_not is not None:
         print(f"no broker can be run: {why_not}", file=sys.stderr)
@@ -68,7 +75,10 @@ def main() -> int:
     end = options.seed + options.histories
     with ProcessPoolExecutor(options.processes) as pool:
         tasks = [
-            pool.submit(chunk, version, range(first, min(first + _CHUNK, end)), options.small, options.keep)
+            pool.submit(
+                chunk, version, range(first, min(first + _CHUNK, end)), options.small, options.keep,
+                in_rocksdb=options.rocksdb,
+            )
             for first in range(options.seed, end, _CHUNK)
             for version in options.releases
         ]

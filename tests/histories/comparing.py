@@ -208,7 +208,9 @@ def _compare_row(
         event = row["next_event"]
         if event == "asked" and may_lack and row["producer_group"] not in GROUPS:
             event = "put_back"  # a group without a producer
-        result.take("event", f"{where} {row['state']} {row['reason_code']}", event, _as_said(first, row))
+        is_dropped = event == "dropped" and truth.conf.get("transRocksDBEnable") == "true"
+        happened_event = _as_said(first, row, is_dropped=is_dropped)
+        result.take("event", f"{where} {row['state']} {row['reason_code']}", event, happened_event)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -233,11 +235,14 @@ def first_event(one: Transaction, rounds: list[Observed]) -> str:
     return "none"
 
 
-def _as_said(first: str, row: Row) -> str:
-    """The word that the row uses for an event that the machine does not tell from another one."""
+def _as_said(first: str, row: Row, *, is_dropped: bool) -> str:
+    """The word that the row uses for an event that the machine does not tell from another one.
+
+    `is_dropped`: the row says that a check drops the transaction, which leaves no record in RocksDB.
+    """
     if first == "discarded" and row["next_event"] in ("expired", "discarded"):
         return str(row["next_event"])
-    if first == "none" and row["next_event"] in ("stopped", "skipped", "cut", "none"):
+    if first == "none" and (row["next_event"] in ("stopped", "skipped", "cut", "none") or is_dropped):
         return str(row["next_event"])
     return first
 
@@ -264,6 +269,8 @@ def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -
     newest = one.copies[-1][0]
     if first != "none":
         return {"PENDING"}
+    if truth.conf.get("transRocksDBEnable") == "true":
+        return {"DISCARDED", "LOST", "PENDING"}  # a check that drops a transaction in RocksDB leaves no record
     if any(one.half_cursor > newest for one in truth.rounds):
         return {"LOST"}
     return {"PENDING"} if has_slot else {"PENDING", "LOST"}  # where the check stops before, rounds do not show it

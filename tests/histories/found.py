@@ -147,8 +147,8 @@ FOUND: dict[str, list[Step]] = {
     ],
     # The commit-log offset in the header of a record is damaged: brokers read it, rmqtx counted it as damage.
     "own-place": [
-        *(_half(number) for number in range(4)), _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _wait(7_000), _STOP,
-        _damage("own place of a record", 0.5),
+        *(_half(number) for number in range(4)), _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _wait(7_000),
+        _STOP, _damage("own place of a record", 0.5),
     ],
     # The recovery gives the record with number 0 a second slot, which leads to the damaged offset: it is cut again.
     "own-place-of-first": [

@@ -7,6 +7,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.histories.damages import DAMAGES, NEWER_DAMAGES
 
 Step = dict[str, Any]
@@ -150,6 +151,15 @@ def drawn_history(seed: int) -> Step:
     conf = drawn_conf(random)
     steps = drawn_steps(random, random.choice((6, 12, 25, 50)), is_newer=seed >= NEWER_SEEDS)
     return {"seed": seed, "conf": conf, "steps": steps}
+
+
+#: Releases that can keep transactions in RocksDB.
+ROCKSDB_RELEASES = ("5.4.0", "5.5.0")
+
+
+def with_rocksdb(history: Step) -> Step:
+    """A history on a broker that keeps transactions in RocksDB."""
+    return {**history, "conf": history["conf"] | TRANSACTIONS_IN_ROCKSDB}
 
 
 #: The steps of a small world with two transactions.

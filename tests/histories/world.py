@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import shutil
 import struct
 import subprocess
@@ -11,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.producer.producer import heartbeat_body, properties_text
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.frames import Frame
+from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.forge import damage
 from tests.histories.damages import DAMAGES, NEWER_DAMAGES
 from tests.histories.machine import RELEASES, Effects, Machine
@@ -31,12 +33,13 @@ _CREATE_TOPIC = 17
 _PERSISTED_MS, _FLUSHED_MS = 5_000, 61_000
 _BATCH_MS = 3_000
 PAGE_BYTES = 4_096
+_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _TRANSACTION_MASK, _COMMITTED = 0xC, 0x8
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the log, as the broker reads it."""
+    """A record of the log, as the broker reads it. `decided_offset`: of an op message of transactions in RocksDB."""
 
     commit_log_offset: int
     size_bytes: int
@@ -49,16 +52,15 @@ class Record:
     born_time_ms: int
     checks: int | None
     body: bytes
+    decided_offset: int | None = None
 
     @property
     def number(self) -> int | None:
         """The transaction whose message it carries."""
         body = self.body
         if body and body[0] & 0xF == zlib.DEFLATED:
-            try:
+            with contextlib.suppress(zlib.error):
                 body = zlib.decompress(body)
-            except zlib.error:
-                pass
         word = body.split(b" ", 1)[0]
         return int(word[3:]) if word.startswith(b"tx-") else None
 
@@ -92,6 +94,7 @@ def parsed_records(effects: Effects) -> list[Record]:
                 born,
                 checks,
                 base64.b64decode(rest[10]),
+                int(rest[11]) if rest[11].isdecimal() else None,
             )
         )
     return found
@@ -290,11 +293,12 @@ class World:
 
     def _restart(self, step: Step) -> None:
         self.stop()
-        self.conf = dict(step["conf"] or self.conf)
+        kept = {name: value for name, value in self.conf.items() if name in TRANSACTIONS_IN_ROCKSDB}
+        self.conf = kept | dict(step["conf"] or self.conf)
         self.start()
 
     def _upgrade(self, _: Step) -> None:
-        later = [one for one in RELEASES if RELEASES.index(one) > RELEASES.index(self.machine.version)]
+        later = [one for one in RELEASES if one > self.machine.version]  # no part of them has two digits
         if later:
             self.stop()
             self.machine = self._machine_of(later[0])
@@ -315,10 +319,15 @@ class World:
         begin = min((int(file.name) for file in damage.log_files(self.root)), default=0)
         if not (self.root / "config" / "consumerOffset.json").exists():
             self.damages.append("no cursors")  # killed before the broker wrote them for the first time
-        numbers = sorted({number for record in self.records.values() for number in op_numbers(record)})
+        numbers = sorted({number for record in self.records.values() for number in self._op_numbers(record)})
         return Truth(
             self.machine.version, self.conf, now_ms, self.damages, begin, [*self.transactions.values()], numbers
         )
+
+    def _op_numbers(self, record: Record) -> list[int]:
+        """The queue offsets that an op message names; one of transactions in RocksDB names a place."""
+        half = self.records.get(-1 if record.decided_offset is None else record.decided_offset)
+        return op_numbers(record) if half is None else [half.queue_offset]
 
     # -- what happened ------------------------------------------------------------------------------------------
 
@@ -333,10 +342,10 @@ class World:
         for record in parsed_records(self.machine.step("records", begin)):
             self.records[record.commit_log_offset] = record
             number, place = record.number, record.commit_log_offset
-            if number is None or (number not in self.transactions and record.topic != HALF_TOPIC):
+            if number is None or (number not in self.transactions and record.topic not in _HALF_TOPICS):
                 continue
             one = self.transactions.setdefault(number, Transaction(number, "", "", None))
-            if record.topic == HALF_TOPIC:
+            if record.topic in _HALF_TOPICS:
                 one.copies.append((record.queue_offset, place))
             elif record.topic == DISCARD_TOPIC:
                 one.discarded.append(place)

@@ -140,18 +140,19 @@ def started_queues(
             scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
         is_sound = not any(one.has_any for one in wrong.values())
-        reaches = _known_reaches(store)
-        has_empty_file = any(name in reaches and reaches[name].has_empty_last_file for name in names.values())
-        are_misplaced = _are_misplaced(store, files, records, log_end)
-        are_overtaken = store.aborted and any(name in reaches and reaches[name].overtaken_end for name in names.values())
-        has_records = are_misplaced or are_overtaken or any(len(rows) for rows in records.values())
-        if is_sound and not is_torn and not has_empty_file and not has_records:
+        ours = [reach for name, reach in _known_reaches(store).items() if name in names.values()]
+        is_unusual = (
+            any(reach.has_empty_last_file or (store.aborted and reach.overtaken_end) for reach in ours)
+            or _are_misplaced(store, files, records, log_end)
+        )  # fmt: skip
+        has_records = any(len(rows) for rows in records.values())
+        if is_sound and not is_torn and not is_unusual and not has_records:
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
                 topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules, [])
                 for topic, queue in whole.items()
             }
-        if has_empty_file or are_misplaced or are_overtaken:  # an empty file gets a slot where the queues reach the end of the log
+        if is_unusual:  # whether the queues reach the very end of the log makes a difference
             log_end = scanned_end(store)
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic], wrong[topic]), rules, None)
@@ -164,9 +165,9 @@ def started_queues(
             store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end),
             stored_reach=queue_reach(store).as_counted(rules),
         )
-        reaches = [fate.maximum for fate in fates]
+        reached = [fate.maximum for fate in fates]
         return {
-            topic: _reaching(store, _started(store, fate, rules, conf), fate.maximum, log_end, rules, reaches)
+            topic: _reaching(store, _started(store, fate, rules, conf), fate.maximum, log_end, rules, reached)
             for topic, fate in zip(_TOPICS, fates, strict=True)
         }
     finally:
@@ -294,7 +295,7 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
 
 
 def _with_further(store: Store, overtaken: Mapping[QueueName, QueueReach]) -> set[QueueName]:
-    """Return the queues of which the log has a record with a number after the last slot: it gets one in the new file."""
+    """Return the queues of which the log has a record with a number after the last slot: the new file gets its slot."""
     found: set[QueueName] = set()
     first = max(store.log_begin_offset, min(reach.begin for reach in overtaken.values()))
     for block in scan_segments(store, [], [], from_offset=first, with_fillers=True):

@@ -15,6 +15,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -54,6 +55,7 @@ public final class Machine {
     private BrokerController broker;
     private DefaultMessageStore store;
     private NettyServerConfig server;
+    private Object transactionTable, builder;
 
     private Machine(PrintStream out) {
         this.out = out;
@@ -162,6 +164,13 @@ public final class Machine {
         // This one waits only after the time has moved: in a time that stands still it takes a whole core.
         shutDown(field(broker, "transactionMetricsFlushService"));
         endDelivery();
+        // The table in RocksDB is built, and its check is begun, by steps only.
+        transactionTable = field(broker, "transMessageRocksDBStore");
+        builder = transactionTable == null ? null : field(transactionTable, "transIndexBuildService");
+        shutDown(builder);
+        if (builder != null) {
+            setField(field(broker, "transactionalMessageRocksDBService"), "checkTranStatusTaskExecutor", new DirectExecutor());
+        }
         dispatched();
         return "ok";
     }
@@ -301,7 +310,11 @@ public final class Machine {
                 (AbstractTransactionalMessageCheckListener) field(broker, "transactionalMessageCheckListener");
         Clock.isMoved = true;
         try {
-            transactions().check(config.getTransactionTimeOut(), config.getTransactionCheckMax(), listener);
+            if (builder != null) {
+                call(field(broker, "transactionalMessageRocksDBService"), "checkTransStatus");
+            } else {
+                transactions().check(config.getTransactionTimeOut(), config.getTransactionCheckMax(), listener);
+            }
         } finally {
             Clock.isMoved = false;
         }
@@ -385,7 +398,7 @@ public final class Machine {
                     + message.getQueueOffset() + "\t" + message.getSysFlag() + "\t"
                     + message.getPreparedTransactionOffset() + "\t" + message.getStoreTimestamp() + "\t"
                     + message.getBornTimestamp() + "\t" + message.getProperty("TRANSACTION_CHECK_TIMES") + "\t"
-                    + Base64.getEncoder().encodeToString(body));
+                    + Base64.getEncoder().encodeToString(body) + "\t" + message.getProperty("TRANS_OFFSET"));
             place += size;
         }
     }
@@ -409,6 +422,10 @@ public final class Machine {
             if (System.currentTimeMillis() > end) {
                 throw new IllegalStateException("the queues stay " + store.dispatchBehindBytes() + " bytes behind");
             }
+        }
+        while (builder != null && !((Collection<?>) field(transactionTable, "originTransMsgQueue")).isEmpty()) {
+            call(builder, "buildTransIndex");
+            ((Collection<?>) field(builder, "trs")).clear();
         }
     }
 
@@ -451,6 +468,8 @@ public final class Machine {
         channels.clear();
         broker = null;
         store = null;
+        transactionTable = null;
+        builder = null;
     }
 
     private static void callIfThere(Object object, String name) throws Exception {
@@ -459,6 +478,12 @@ public final class Machine {
                 method.invoke(object);
             }
         }
+    }
+
+    private static void call(Object object, String name) throws Exception {
+        Method method = object.getClass().getDeclaredMethod(name);
+        method.setAccessible(true);
+        method.invoke(object);
     }
 
     private static void setField(Object object, String name, Object value) throws Exception {
