@@ -6,6 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.check.half_queue_check import play_round
 from rmqtx.verdicts.check.steps import Action, Round
+from rmqtx.verdicts.check.timers_without_copies import Asking
+from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from rmqtx.verdicts.verify.next_start import next_start_findings
@@ -52,7 +55,7 @@ class Said:
 
     rows: list[Row]
     looked_up: list[Row]
-    check: Simulated | None
+    check: Simulated | BesideSimulated | None
     findings: list[str]
 
 
@@ -72,7 +75,8 @@ def said_of(root: Path, version: str, conf: Mapping[str, str], now_ms: int) -> S
         as_is = SimulatedConfiguration("as is", settings, dict(conf))
         checks, findings, _ = simulated_checks(store, [as_is], check_cursors(store), now_ms)
         starts = next_start_findings(store, settings)
-    check = next((one for one in checks if isinstance(one, Simulated)), None)
+    kind = BesideSimulated if conf.get("transRocksDBEnable") == "true" else Simulated
+    check = next((one for one in checks if isinstance(one, kind)), None)
     return Said(rows, looked_up, check, [one.code for one in (*report.findings, *findings, *starts)])
 
 
@@ -101,6 +105,8 @@ def _compare_rounds(result: Compared, said: Said, future: Future, now_ms: int) -
     check = said.check
     if check is None:
         return [future.round(now_ms + 30_000 * number) for number in range(1, ROUNDS + 1)]
+    if isinstance(check, BesideSimulated):
+        return _compare_runs(result, check, future)
     found = []
     state, begin_ms = check.window.state, check.begin_ms
     for number in range(1, ROUNDS + 1):
@@ -116,6 +122,19 @@ def _compare_rounds(result: Compared, said: Said, future: Future, now_ms: int) -
                 played = other
         result.take("round", f"{number}", _played_facts(check, played), facts)
         state, begin_ms = played.state, happened.end_ms + check.settings.interval_ms
+    return found
+
+
+def _compare_runs(result: Compared, check: BesideSimulated, future: Future) -> list[Observed]:
+    """Compare the runs of the check of transactions in RocksDB: who is asked about which half message."""
+    found = []
+    groups = check.words["producer_group"].to_pylist()
+    for number, played in enumerate(islice(check.rounds(), ROUNDS), 1):
+        happened = future.round(played.begin_ms)
+        found.append(happened)
+        asked = [step.record for step in played.steps if step.action is Asking.ASKED]
+        said = sorted(one.commit_log_offset for one in asked if groups[one.row] in GROUPS)
+        result.take("run", f"{number}", said, sorted(place for _, place in happened.asked))
     return found
 
 
