@@ -104,7 +104,7 @@ def is_of_a_state(finding: Finding) -> bool:
 def plausible_times(block: Block) -> Int64s:
     """Return the store time of each record; in place of one whose header breaks a rule, that of a record beside it.
 
-    The own offset says nothing of the time: with a damaged one the record is proved by the records around it.
+    A damaged own offset does not count: the record is proved by those around it.
     Order: of the block. Units: ms; 0 if no header is plausible.
     """
     times: Int64s = block.header("store_time_ms").astype(np.int64)

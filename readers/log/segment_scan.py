@@ -189,9 +189,9 @@ class SegmentScan:
                     self._note_time(int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0]))
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
-                    if (block := self._misplaced(file, position + stop)) is not None:
-                        position = self._taken(block)
-                        yield block
+                    if (others := self._misplaced(file, position + stop)) is not None:
+                        position = self._taken(others)
+                        yield others
                     elif self._stops_at_break:
                         self.break_position, position = position + stop - self._frame, None
                     else:
@@ -243,9 +243,7 @@ class SegmentScan:
         self._skip(file, position - self._frame)
 
     def _misplaced(self, file: OpenFile, position: int) -> Block | None:
-        """Return the records from a place where one begins on whose own offsets alone are damaged; None if it is not
-        such a record.
-        """
+        """Return the records from a place where one begins on whose own offsets alone are damaged; None for others."""
         chain = misplaced_records(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
         if not chain:
             return None
@@ -473,7 +471,7 @@ def misplaced_records(
     file: OpenFile, position: int, segment: Segment, not_before_ms: int | None = None
 ) -> list[tuple[int, int]]:
     """Return the position and length of the record at a place whose own offset alone is damaged, and of further ones
-    after it; empty if it is not such a record.
+    after it; empty if more is damaged, or nothing.
 
     Their bodies have their CRCs, and the last of them ends where a sound record or the blank record begins, or the data
     ends. `not_before_ms`: the least store time of the last record of a log; an older one was cut off by a recovery, and

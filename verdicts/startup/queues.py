@@ -252,7 +252,7 @@ def dispatch(
 def is_overtaken(files: SlotFiles, end: int) -> bool:
     """Whether the last file of a queue is full, and a slot before the last one leads further into the log.
 
-    A power loss can leave such a last slot. For a record that leads further than the queue, a recovery asks for the
+    A power loss can leave this last slot. For a record that leads further than the queue, a recovery asks for the
     file of the next slot, and then finds that the record has its slot.
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java putMessagePositionInfo, MappedFileQueue.java getLastMappedFile.
