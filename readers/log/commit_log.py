@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.log import compression
+from rmqtx.readers.log.header_rules import OWN_PLACE, broken_rules
 from rmqtx.readers.log.properties import CHECK_TIMES, KEYS, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED, TRANSACTION_MASK
@@ -131,6 +132,8 @@ def scan_segments(
             )
         part.count(scan.decoded_bytes, scan.spans)
         findings.extend(span_findings(store, segment, scan.spans))
+        for block in scan.misplaced:
+            findings.extend(broken_rules(block, store.root, (OWN_PLACE,)))
 
 
 def last_with_data(segments: tuple[Segment, ...]) -> int:

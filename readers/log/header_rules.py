@@ -77,9 +77,10 @@ PLACE_RULES = (_at_least_0("queue_id"), _at_least_0("queue_offset"))
 TIME_RULES = (_time("born_time_ms"), _time("store_time_ms"))
 #: Fields from which a state follows and that no other record repeats: every scan tests them.
 STATE_RULES = (_at_least_0("queue_id"), _at_least_0("reconsume_times"))
-_OWN_PLACE = HeaderRule("commit_log_offset", "the place of the record", _other_place)
+#: Brokers compare it with nothing.
+OWN_PLACE = HeaderRule("commit_log_offset", "the place of the record", _other_place)
 RECORD_RULES = (
-    _OWN_PLACE,
+    OWN_PLACE,
     HeaderRule("sys_flag", "known bits only", _unknown_bits),
     _at_least_0("body_crc"),
     _at_least_0("reconsume_times"),
@@ -109,7 +110,7 @@ def plausible_times(block: Block) -> Int64s:
     """
     times: Int64s = block.header("store_time_ms").astype(np.int64)
     good = np.ones(len(block), np.bool_)
-    for rule in (one for one in RECORD_RULES if one is not _OWN_PLACE):
+    for rule in (one for one in RECORD_RULES if one is not OWN_PLACE):
         good &= ~rule.breaks(block.header(rule.field), block)
     if good.all():
         return times

@@ -130,7 +130,8 @@ def walk(
 class SegmentScan:
     """One pass over a segment, or a range of it: blocks of sound records, and spans of other bytes.
 
-    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete at the end of the iteration.
+    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete at the end of the iteration, and so is
+            `misplaced`, the records whose own offset is damaged.
     Order:  position ascending; a record is returned exactly once. Records that begin in [from_position, to_position)
             belong to this scan, even if they end past it, and so does damage after them.
     Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
@@ -155,6 +156,7 @@ class SegmentScan:
         """
         self.segment = segment
         self.spans: list[Span] = []
+        self.misplaced: list[Block] = []
         self.decoded_bytes = 0
         self._frame = segment.frame_bytes
         self._from = from_position
@@ -256,6 +258,7 @@ class SegmentScan:
         """Count records with damaged own offsets as decoded; return where the next record begins."""
         self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
         self._note_time(int(block.header("store_time_ms")[-1]))
+        self.misplaced.append(block)
         return int(block.positions[-1] + block.lengths[-1]) + self._frame
 
     def _completed(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
