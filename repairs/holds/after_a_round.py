@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import lookup
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.holds.changes import CheckedChange
@@ -45,23 +46,35 @@ def discarded_meanwhile(
             kept = set() if window is None else set(window.words["transaction_id"].to_pylist())
             late = [half.transaction_id for half in one.preview.late]
             asked = list(dict.fromkeys([*late, *(name for name in one.preview.open_ids if name not in kept)]))
-            rows = lookup([broker], asked[:_LOOKED_UP_MAX]).table().select(["transaction_id", "state"]).to_pylist()
+            lost = discarded_of(broker, asked)
         except RemotingError as error:
             receipt.notes.append(f"no round was awaited: {error}")
             journal.end(receipt)
             note(f"{one.root}: unknown whether a half message was discarded meanwhile: {error}")
             continue
-        lost = [row["transaction_id"] for row in rows if row["state"] in _DISCARDED]
         if lost:
-            more = f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else ""
-            receipt.notes.append(
-                f"{len(lost)} discarded before the hold acted: {', '.join(lost[:_NAMED_MAX])}{more}; to have them "
-                f"checked again: rmqtx resume {lost[0]}"
-            )
+            receipt.notes.append(discarded_words(lost, "before the hold acted"))
             receipt.outcome = ActOutcome.CONTRADICTED
         else:
             receipt.notes.append("a round of the check was awaited, and nothing was discarded")
         journal.end(receipt)
+
+
+def discarded_of(broker: Broker, ids: Sequence[str]) -> list[str]:
+    """Return those of some transactions that the broker has discarded. Raises: Unreachable, NoAnswer, Refused."""
+    if not ids:
+        return []
+    rows = lookup([broker], ids[:_LOOKED_UP_MAX]).table().select(["transaction_id", "state"]).to_pylist()
+    return [row["transaction_id"] for row in rows if row["state"] in _DISCARDED]
+
+
+def discarded_words(lost: Sequence[str], when: str) -> str:
+    """Return a clause that names discarded transactions and the command that has them checked again."""
+    more = f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else ""
+    return (
+        f"{len(lost)} discarded {when}: {', '.join(lost[:_NAMED_MAX])}{more}; to have them checked again: "
+        f"rmqtx resume {lost[0]}"
+    )
 
 
 def _watched(changes: Sequence[CheckedChange]) -> list[CheckedChange]:

@@ -1,4 +1,4 @@
-"""A hold or a release of some brokers: plan → guard → ask → set → read back, with a receipt for each broker."""
+"""Holds, drains and releases of brokers: plan → guard → ask → set → read back, with a receipt for each broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unr
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.holds.guards import SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.open_halves import HOUR_MS, Forecast, OpenHalf, OpenHalves, read_open_halves
-from rmqtx.repairs.holds.standing_holds import CHECK_MAX, HELD_CHECK_MAX, RESERVED_HOURS, Hold, looks_held
+from rmqtx.repairs.holds.standing_holds import (
+    CHECK_MAX,
+    DRAINED_OP_BATCH_MS,
+    HELD_CHECK_MAX,
+    OP_BATCH,
+    REJECT,
+    RESERVED_HOURS,
+    Hold,
+    looks_held,
+)
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
@@ -71,13 +80,18 @@ class CheckedChange:
 
     @property
     def is_needless(self) -> bool:
-        """Whether it is a hold of a broker whose limits are high enough, and that this journal does not hold."""
-        return self.error is None and not self.refusals and self.action == ActKind.HOLD and not self.changes
+        """Whether it is a hold or a drain of a broker with settings that suffice, and without one in this journal."""
+        return self.error is None and not self.refusals and self.action != ActKind.RELEASE and not self.changes
 
     @property
     def sent(self) -> dict[str, str]:
         """The values that must be sent."""
         return {one.setting: one.after for one in self.changes if one.before != one.after}
+
+    @property
+    def sent_limits(self) -> dict[str, str]:
+        """Those of them that change what the check discards."""
+        return {name: value for name, value in self.sent.items() if name in (CHECK_MAX, RESERVED_HOURS)}
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -141,8 +155,46 @@ def _ids(forecast: Forecast) -> tuple[str, ...]:
     return tuple(dict.fromkeys(half.transaction_id for half in forecast.halves))
 
 
+def checked_drain(broker: Broker, hold: Hold | None, overrides: Sequence[str] = ()) -> CheckedChange:
+    """Plan the drain of one broker. `hold`: the hold or drain that the journal has."""
+    found = CheckedChange(broker.root, broker, ActKind.DRAIN, hold=hold)
+    try:
+        halves = read_open_halves(broker)
+        found.refusals = list(hold_refusals(_situation(found, halves), overrides))
+        if found.refusals:
+            return found
+        found.changes = drain_settings(halves.facts.settings, halves.conf, hold)
+        forecast = halves.forecast({})
+        found.preview = replace(_preview(halves, forecast, found), late=(), bytes_an_hour=None)
+    except RemotingError as error:
+        found.error = error
+    return found
+
+
+def drain_settings(
+    settings: BrokerSettings, conf: Mapping[str, str], hold: Hold | None
+) -> tuple[SettingChange, ...]:
+    """Return the settings with which a broker refuses half messages and soon writes its op messages.
+
+    With those that a drain has set already.
+    """
+    wanted = {REJECT: "true"}
+    if settings.batches_ops is not False and settings.transaction_op_batch_interval_ms > DRAINED_OP_BATCH_MS:
+        wanted[OP_BATCH] = str(DRAINED_OP_BATCH_MS)
+    found = []
+    for name in (REJECT, OP_BATCH):
+        is_drained = hold is not None and hold.setting(name) is not None
+        value = wanted.get(name, conf.get(name))
+        if name in conf and value is not None and (is_drained or value != conf[name]):
+            found.append(SettingChange(name, conf[name], value))
+    return tuple(found)
+
+
 def checked_release(broker: Broker, holds: Mapping[str, Hold], overrides: Sequence[str] = ()) -> CheckedChange:
-    """Plan the release of one broker: the values before the hold. `holds`: those of the journal, by broker."""
+    """Plan the release of one broker: the values before the hold or the drain.
+
+    `holds`: those of the journal, by broker.
+    """
     hold = holds.get(broker.root)
     found = CheckedChange(broker.root, broker, ActKind.RELEASE, hold=hold)
     try:
@@ -151,7 +203,7 @@ def checked_release(broker: Broker, holds: Mapping[str, Hold], overrides: Sequen
             found.changes = tuple(
                 SettingChange(one.setting, halves.conf.get(one.setting, ""), one.before) for one in hold.settings
             )
-        forecast = halves.forecast(found.sent) if found.sent else Forecast()
+        forecast = halves.forecast(found.sent_limits) if found.sent_limits else Forecast()
         found.preview = Preview(
             _ids(forecast), min((half.discard_ms for half in forecast.halves if half.discard_ms), default=None),
             unknown=forecast.unknown,
@@ -168,7 +220,7 @@ def checked_release(broker: Broker, holds: Mapping[str, Hold], overrides: Sequen
 
 def _situation(found: CheckedChange, halves: OpenHalves, forecast: Forecast | None = None) -> SettingsSituation:
     facts, unknown = halves.facts, None if forecast is None else forecast.unknown
-    if found.sent and halves.unseen_ids and unknown is None:
+    if found.sent_limits and halves.unseen_ids and unknown is None:
         unknown = (
             f"{len(halves.unseen_ids)} in RocksDB without a decision, and the number of their checks is in a table "
             "that no request reads"
@@ -200,7 +252,8 @@ def change_settings(
             until_time_ms=one.until_ms,
         )
         if one.action == ActKind.RELEASE and one.hold is not None:
-            one.receipt.notes.append(f"ends the hold of {', '.join(one.hold.receipt_ids)}")
+            what = f"the {'drain' if one.hold.is_drain else 'hold'}"
+            one.receipt.notes.append(f"ends {what} of {', '.join(one.hold.receipt_ids)}")
     for one in changes:
         if one.is_allowed:
             journal.begin(_receipt(one))

@@ -1,4 +1,4 @@
-"""The guards of holds and releases: rules that refuse to change the settings of a broker, by name as those of acts."""
+"""The guards of holds, drains and releases: rules that refuse to change a broker's settings, by name as for acts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Version, dotted
 from rmqtx.repairs.acts.guards import Refusal
-from rmqtx.repairs.holds.standing_holds import CHECK_MAX, Hold, looks_held
+from rmqtx.repairs.holds.standing_holds import CHECK_MAX, OP_BATCH, REJECT, Hold, looks_drained, looks_held
 from rmqtx.repairs.receipts.act_kind import ActKind
 
 #: Transactions that a refusal names.
@@ -42,8 +42,10 @@ class SettingsSituation:
 
 
 def _without_check(situation: SettingsSituation) -> Found:
-    """The broker discards nothing."""
+    """The broker discards nothing, or has no half messages of its own."""
     version = situation.version
+    if situation.action == ActKind.DRAIN:
+        return _without_halves(situation)
     if situation.action != ActKind.HOLD:
         return None
     if version is not None and not HALF_TOPIC_DESIGN.holds(version):
@@ -55,17 +57,38 @@ def _without_check(situation: SettingsSituation) -> Found:
     return None
 
 
+def _without_halves(situation: SettingsSituation) -> Found:
+    version = situation.version
+    if version is not None and not HALF_TOPIC_DESIGN.holds(version):
+        found = f"broker {dotted(version)} is older than 4.3.0: none of its queues shows which transactions are open"
+        return found, "stop the producers, wait for their decisions, then stop the broker"
+    if situation.is_slave:
+        return "the broker is a slave: its master gets the transactions", "select its master with --broker"
+    if REJECT not in situation.conf:
+        return f"the broker reports no {REJECT}", "see its configuration: mqadmin getBrokerConfig"
+    return None
+
+
 def _not_held(situation: SettingsSituation) -> Found:
     """The journal has no hold of the broker."""
     if situation.action != ActKind.RELEASE or situation.hold is not None:
         return None
-    found = f"the journal of this user has no hold of {situation.store}; its {CHECK_MAX} is {situation.check_max}"
+    found = (
+        f"the journal of this user has no hold of {situation.store}; its {CHECK_MAX} is {situation.check_max}, its "
+        f"{REJECT} is {situation.conf.get(REJECT, 'not reported')}"
+    )
     if situation.same_name:
         addresses = " or ".join(f"--broker {root.partition('@')[2]}" for root in situation.same_name)
         return f"{found}; it has one of {', '.join(situation.same_name)}", f"if that is the same broker: {addresses}"
-    if looks_held(situation.conf):
-        return found, "another operator may hold it: release it as that user, or with that journal: RMQTX_STATE_DIR=DIR"
+    does = "hold" if looks_held(situation.conf) else "drain" if looks_drained(situation.conf) else None
+    if does is not None:
+        advice = f"another operator may {does} it: release it as that user, or with that journal: RMQTX_STATE_DIR=DIR"
+        return found, advice
     return found, "list the holds: rmqtx holds"
+
+
+def _setter(setting: str) -> str:
+    return "the drain" if setting in (REJECT, OP_BATCH) else "the hold"
 
 
 def _changed_since(situation: SettingsSituation) -> Found:
@@ -73,16 +96,16 @@ def _changed_since(situation: SettingsSituation) -> Found:
     if situation.action != ActKind.RELEASE or situation.hold is None:
         return None
     changed = [
-        f"{one.setting} is {situation.conf.get(one.setting, 'not reported')}, expected {one.after} (the hold) or "
-        f"{one.before} (before)"
+        f"{one.setting} is {situation.conf.get(one.setting, 'not reported')}, expected {one.after} "
+        f"({_setter(one.setting)}) or {one.before} (before)"
         for one in situation.hold.settings
         if situation.conf.get(one.setting) not in (one.after, one.before)
     ]
     if not changed:
         return None
     return (
-        f"a setting was changed after the hold: {'; '.join(changed)}",
-        "ask the other operators for the reason; with an override the value before the hold is set",
+        f"a setting was changed after it was set: {'; '.join(changed)}",
+        "ask the other operators for the reason; with an override the value before is set",
     )
 
 
@@ -119,15 +142,17 @@ class HoldGuard:
 #: In the order in which they are applied.
 HOLD_GUARDS: tuple[HoldGuard, ...] = (
     HoldGuard(
-        "without-check", "a hold of a broker that discards nothing: a slave, or a release before 4.3.0",
+        "without-check",
+        "a hold of a broker that discards nothing, a drain of one that gets no half messages: a slave, or a release "
+        "before 4.3.0",
         "this guard has no override", _without_check, is_absolute=True,
     ),
     HoldGuard(
-        "not-held", "a release without a hold: the values to put back are unknown", "this guard has no override",
-        _not_held, is_absolute=True,
+        "not-held", "a release without a hold or a drain: the values to put back are unknown",
+        "this guard has no override", _not_held, is_absolute=True,
     ),
     HoldGuard(
-        "changed-since", "overwriting a setting that another operator has changed since the hold",
+        "changed-since", "overwriting a setting that another operator has changed since the hold or the drain",
         "the value of the other operator is lost", _changed_since,
     ),
     HoldGuard(

@@ -1,4 +1,4 @@
-"""Holds as a table: what is held, where, since and until when, and whether the brokers still have the values."""
+"""Holds and drains as a table: what is set, where, since and until when, and whether the brokers still have it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmqtx.readers.model.tables import column
-from rmqtx.repairs.holds.standing_holds import CHECK_MAX, Hold, looks_held
+from rmqtx.repairs.holds.standing_holds import CHECK_MAX, REJECT, Hold, looks_drained, looks_held
 from rmqtx.repairs.receipts.receipts import SettingChange
 
 
@@ -26,27 +26,27 @@ class HoldState(StrEnum):
 
 #: The meaning of each.
 HOLD_STATES: dict[str, str] = {
-    HoldState.HELD: "the broker has the value of the hold, and the time of the hold is not over",
+    HoldState.HELD: "the broker has the value of the hold or the drain, and the time of a hold is not over",
     HoldState.OVERDUE: "the broker has the value of the hold, and the time of the hold is over: release it",
-    HoldState.PUT_BACK: "the broker has the value of before, although the hold was not released with this journal",
-    HoldState.CHANGED: "the broker has another value than the hold set, and another than before",
+    HoldState.PUT_BACK: "the broker has the value of before, although it was not released with this journal",
+    HoldState.CHANGED: "the broker has another value than the hold or the drain set, and another than before",
     HoldState.UNREAD: "unknown: the broker was not read",
-    HoldState.UNRECORDED: "the broker has a limit as a hold sets it, and this journal has no hold of the broker",
+    HoldState.UNRECORDED: "the broker has a value as a hold or a drain sets it, and this journal has neither of it",
 }
-#: One setting of one broker that is held.
+#: One setting of one broker that is held or drained.
 HOLDS = pa.schema(
     [
         column("store", pa.string(), "the broker: NAME@HOST:PORT"),
         column("hold_state", pa.string(), f"one of {', '.join(HOLD_STATES)}", values=HOLD_STATES),
         column("setting", pa.string(), "its name in the broker's configuration"),
         column("before", pa.string(), "the value that a release puts back"),
-        column("after", pa.string(), "the value that the hold set"),
+        column("after", pa.string(), "the value that the hold or the drain set"),
         column("now", pa.string(), "the broker's present value; null if it was not read"),
-        column("since_time_ms", pa.int64(), "when the hold began"),
-        column("until_time_ms", pa.int64(), "when the hold should be released"),
+        column("since_time_ms", pa.int64(), "when the hold or the drain began"),
+        column("until_time_ms", pa.int64(), "when the hold should be released; null for a drain"),
         column("held_by", pa.string(), "user and host"),
         column("reason", pa.string(), "why, in the operator's words"),
-        column("receipt_ids", pa.list_(pa.string()), "the receipts of the hold, oldest first"),
+        column("receipt_ids", pa.list_(pa.string()), "the receipts of the hold and the drain, oldest first"),
     ]
 )
 
@@ -64,10 +64,12 @@ def hold_rows(
         hold, conf = holds.get(root), present.get(root)
         if hold is not None:
             rows += [_row(hold, one, conf, now_ms) for one in hold.settings]
-        elif conf is not None and looks_held(conf):
-            rows.append(
-                {"store": root, "hold_state": HoldState.UNRECORDED, "setting": CHECK_MAX, "now": conf[CHECK_MAX]}
-            )
+        elif conf is not None:
+            named = [name for name, looks in ((CHECK_MAX, looks_held), (REJECT, looks_drained)) if looks(conf)]
+            rows += [
+                {"store": root, "hold_state": HoldState.UNRECORDED, "setting": name, "now": conf[name]}
+                for name in named
+            ]
     return rows
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.remoting.connections.broker import Broker
@@ -16,7 +17,7 @@ from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
 from rmqtx.verdicts.check.state import check_settings
-from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves
+from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.deadlines.predicting import from_real_cursor
 from rmqtx.verdicts.model.predicted import NEVER, Event
@@ -43,6 +44,15 @@ class OpenHalf:
     born_ms: int
     discard_ms: int | None
     is_at_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledHalf:
+    """A half copy at or after the check's cursor that no readable op message names."""
+
+    transaction_id: str
+    producer_group: str | None
+    topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,24 @@ class OpenHalves:
             ),
             begin_ms=found.begin_ms,
         )
+
+    def unsettled(self) -> tuple[list[UnsettledHalf], int]:
+        """Return the half copies that the check reaches and no op message names, and how many slots are unreadable.
+
+        A decided half message is one of them until its op message is readable: after a stop only that shows the
+        decision. Order: that of the queue. Raises: AssertionError without a window.
+        """
+        assert self.window is not None
+        halves, ops = _stored(self.window), self.window.state.ops
+        assert isinstance(ops, StoredOps)
+        named = {number for op in ops.ops if op is not None and op.is_tagged for number in op.numbers}
+        rows = [
+            int(row) for slot, row in enumerate(halves.rows, halves.begin) if row >= 0 and slot not in named
+        ]
+        words = self.window.words.select(["transaction_id", "producer_group", "real_topic"])
+        found = words.take(pa.array(rows, pa.int64())).to_pylist()
+        unread = sum(1 for slot, row in enumerate(halves.rows, halves.begin) if row < 0 and slot not in named)
+        return [UnsettledHalf(*word.values()) for word in found], unread
 
     def bytes_an_hour(self, changed: Mapping[str, str], begin_ms: int) -> int | None:
         """Return how much the check writes in an hour from a round on, if no producer answers; None if unknown."""

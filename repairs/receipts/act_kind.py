@@ -21,9 +21,12 @@ class ActKind(StrEnum):
     CURSOR_SET = "cursor set"
     HOLD = "hold"
     RELEASE = "release"
+    DRAIN = "drain"
 
 
 #: What may be planned for a transaction.
 PLANNED = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE)
+#: What sets a broker's settings, and what puts them back.
+OF_SETTINGS = (ActKind.HOLD, ActKind.RELEASE, ActKind.DRAIN)
 #: What answers a check; other acts get no answer, because a broker does not respond to UNKNOWN.
 ANSWERED = (ActKind.COMMIT, ActKind.ROLLBACK)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace
 from rmqtx.repairs.receipts.standing_word import STANDINGS, StandingWord
@@ -33,7 +33,7 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 #: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
 #: Acts that do not concern a single transaction.
-WITHOUT_TRANSACTION = (ActKind.CURSOR_SET, ActKind.HOLD, ActKind.RELEASE)
+WITHOUT_TRANSACTION = (ActKind.CURSOR_SET, *OF_SETTINGS)
 #: One witness, in the form of plans.
 WITNESS = pa.struct(
     [
@@ -108,7 +108,7 @@ RECEIPTS = pa.schema(
         column("notes", pa.list_(pa.string()), "further notes"),
         column("saved_message", pa.string(), "file with the saved message, beside the journal"),
         column("rechecks", pa.list_(RECHECK), "its rechecks that were recorded"),
-        column("settings", pa.list_(SETTING_CHANGE), "the settings of a broker that a hold or a release changes"),
+        column("settings", pa.list_(SETTING_CHANGE), "a broker's settings that a hold, a drain or a release changes"),
         column("until_time_ms", pa.int64(), "when the hold should be released"),
     ]
 )

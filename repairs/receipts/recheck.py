@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
@@ -52,7 +52,7 @@ def rechecked(
     for row in look(ids) if ids else ():
         rows.setdefault(row.transaction_id, []).append(row)
     for receipt in receipts:
-        if receipt.action in (ActKind.HOLD, ActKind.RELEASE):
+        if receipt.action in OF_SETTINGS:
             yield receipt, settings_standing(receipt, settings)
         elif receipt.action == ActKind.CURSOR_SET:
             other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())

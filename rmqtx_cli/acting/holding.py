@@ -1,8 +1,8 @@
-"""Shared code of `hold` and `release`: what is printed before the question, the question, receipts, exit status."""
+"""Shared code of `hold`, `drain` and `release`: the text before the question, the question, receipts, exit status."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +58,7 @@ def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple
 
 
 def settings_listing(output: ReceiptOptions, voice: Voice) -> Listing:
-    """The listing of receipts of holds and releases."""
+    """The listing of receipts of holds, drains and releases."""
     from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.listing import Listing
 
@@ -94,7 +94,12 @@ def print_change(one: CheckedChange, now_ms: int, voice: Voice) -> None:
         say.error(f"{root}: refused by {with_places(str(refusal))}")
     if one.error is not None:
         say.error(f"{root}: {one.error}")
-    if one.is_needless:
+    if one.is_needless and one.action == ActKind.DRAIN:
+        voice.note(
+            f"{root}: it refuses half messages already, and the journal has no drain of it: nothing to change; rmqtx "
+            "release does not end that"
+        )
+    elif one.is_needless:
         voice.note(
             f"{root}: its limits are higher already: nothing to change; the journal has no hold of it, so another "
             "operator may put the limits back"
@@ -104,7 +109,7 @@ def print_change(one: CheckedChange, now_ms: int, voice: Voice) -> None:
     for change in one.changes:
         is_there = change.before == change.after
         voice.note(f"{root}: {f'{change.setting} stays {change.after}' if is_there else change.words}")
-    for line in _hold_lines(one, now_ms) if one.action == ActKind.HOLD else _release_lines(one):
+    for line in _LINES[one.action](one, now_ms):
         voice.note(f"{root}: {line}")
     if one.sent:
         voice.note(
@@ -120,7 +125,7 @@ def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
     lines = []
     if found.unknown is None:
         first = ""
-        if found.open_ids and one.hold is None:
+        if found.open_ids and (one.hold is None or one.hold.until_ms is None):
             first = "; the check would discard none of them"
             if found.first_discard_ms is not None:
                 when = f"{time_text(found.first_discard_ms)}, {in_text(found.first_discard_ms, now_ms)}"
@@ -151,20 +156,56 @@ def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
     return lines
 
 
-def _release_lines(one: CheckedChange) -> list[str]:
+def _drain_lines(one: CheckedChange, now_ms: int) -> list[str]:
+    found = one.preview
+    lines = []
+    if not any(change.setting == "rejectTransactionMessage" for change in one.changes):
+        lines.append(
+            "it refuses half messages already, and the journal has no drain of it: rmqtx release does not end that"
+        )
+    lines.append(
+        "producers that send a transaction get response 16 (sending transaction message is forbidden) and run no local "
+        "transaction; ordinary messages, decisions and checks go on"
+    )
+    if any(change.setting == "transactionOpBatchInterval" and change.before != change.after for change in one.changes):
+        lines.append("the broker writes op messages within a fraction of a second, so that a stop loses none")
+    if found.unknown is None:
+        first = ""
+        if found.first_discard_ms is not None:
+            when = f"{time_text(found.first_discard_ms)}, {in_text(found.first_discard_ms, now_ms)}"
+            first = f"; the check discards the first at {when}, if no producer answers (rmqtx hold keeps it)"
+        lines.append(f"{count(len(found.open_ids), 'open half message')}{first}")
+    if unseen := len(found.unseen_ids):
+        lines.append(f"{count(unseen, 'half message')} without a decision in RocksDB: decide those that it has dropped")
+    if found.stop is not None:
+        lines.append(f"the check is stopped at {found.stop}: it asks nothing behind that, so decide these transactions")
+    return lines
+
+
+def _release_lines(one: CheckedChange, _now_ms: int) -> list[str]:
     found = one.preview
     if not one.sent:
-        return ["the settings are those of before the hold: nothing is sent, and the hold ends"]
-    return [] if found.unknown is not None else [f"{count(len(found.open_ids), 'open half message')} after the release"]
+        return ["the settings are those of before: nothing is sent, and the hold or the drain ends"]
+    lines = ["the broker accepts transactions again"] if one.sent.get("rejectTransactionMessage") == "false" else []
+    if one.sent_limits and found.unknown is None:
+        lines.append(f"{count(len(found.open_ids), 'open half message')} after the release")
+    return lines
+
+
+_LINES: dict[ActKind, Callable[[CheckedChange, int], list[str]]] = {
+    ActKind.HOLD: _hold_lines, ActKind.DRAIN: _drain_lines, ActKind.RELEASE: _release_lines,
+}
 
 
 def carry_out_changes(
     changes: Sequence[CheckedChange], journal: Journal, reason: str | None, overrides: Sequence[str], question: str,
     listing: Listing, *, dry_run: bool, yes: bool, wait: bool = False,
+    then: Callable[[], Mapping[str, int]] = dict,
 ) -> int:
     """Ask for confirmation, change the settings, print the receipts; returns the exit status.
 
-    `wait`: also wait for a round of the check after a hold, and record what was discarded before it.
+    `wait`: also wait for a round of the check after a hold, and record what was discarded before it. `then`: called
+    after the changes, before the receipts are printed; returns the status of brokers, instead of that of their changes.
     Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
     """
     from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
@@ -185,6 +226,7 @@ def carry_out_changes(
             "the hold)"
         )
         discarded_meanwhile(changes, journal, wait_ms, voice.note)
+    waited = then()
     try:
         listing.write(iter(table(receipts).to_batches()))
     finally:  # also if the receipts cannot be printed: what was done is done
@@ -192,8 +234,11 @@ def carry_out_changes(
             if receipt.outcome != ActOutcome.PROVED:
                 say.error(f"{receipt.store}: {receipt.outcome}: {'; '.join(receipt.notes)}")
         voice.note(f"receipts are in {journal.path}")
-    needless = [exit_status.DONE for one in changes if one.is_needless]
-    return exit_status.combined([*needless, *(status_of([one], is_proof_wanted=True) for one in receipts)])
+    if exit_status.INTERRUPTED in waited.values():
+        return exit_status.INTERRUPTED
+    needless = [waited.get(one.root, exit_status.DONE) for one in changes if one.is_needless]
+    of_receipts = (waited.get(one.store) or status_of([one], is_proof_wanted=True) for one in receipts)
+    return exit_status.combined([*needless, *of_receipts])
 
 
 def _status_before(one: CheckedChange) -> int:

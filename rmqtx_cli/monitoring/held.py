@@ -1,4 +1,4 @@
-"""Which live brokers are held, as sentences for monitoring: by their settings, and until when by the journal."""
+"""Which live brokers are held or drained, as sentences for monitoring: by their settings and the journal."""
 
 from __future__ import annotations
 
@@ -15,21 +15,32 @@ if TYPE_CHECKING:
 
 
 def held_sentences(facts: Sequence[LiveStore], now_ms: int) -> dict[str, tuple[str, bool]]:
-    """Return a sentence for each broker with a limit of checks as a hold sets it, and whether its time is over.
+    """Return a sentence for each broker with settings as a hold or a drain sets them, and whether its time is over.
 
-    The journal of this user is read only if there is one; another user's hold is known by the setting alone.
+    Of another user's journal nothing is read: that a broker is held or drained is known by its settings alone. Before
+    5.1.0 these do not show a drain (`looks_drained`).
     """
-    from rmqtx.repairs.holds.standing_holds import looks_held, standing_holds
+    from rmqtx.repairs.holds.standing_holds import REJECT, looks_drained, looks_held, standing_holds
     from rmqtx.repairs.receipts.journal import Journal
 
-    held = [fact.root for fact in facts if looks_held(fact.settings.given or {})]
-    if not held:
+    confs = {fact.root: fact.settings.given or {} for fact in facts}
+    if not any(looks_held(conf) or conf.get(REJECT) == "true" for conf in confs.values()):
         return {}
     try:
         holds = standing_holds(Journal().read().receipts)
     except UnreadableFile:
         holds = {}
-    return {root: _sentence(root, holds.get(root), now_ms) for root in held}
+    found = {}
+    for root, conf in confs.items():
+        hold = holds.get(root)
+        sentences = [_sentence(root, hold, now_ms)] if looks_held(conf) else []
+        is_ours = hold is not None and hold.setting(REJECT) is not None and conf.get(REJECT) == "true"
+        if is_ours or looks_drained(conf):
+            since = f"since {time_text(hold.since_ms)}" if hold is not None else "(since when: unknown here)"
+            sentences.append((f"{root} is drained: it refuses transactions {since}, until rmqtx release", False))
+        if sentences:
+            found[root] = "; ".join(text for text, _ in sentences), any(is_over for _, is_over in sentences)
+    return found
 
 
 def _sentence(root: str, hold: Hold | None, now_ms: int) -> tuple[str, bool]:

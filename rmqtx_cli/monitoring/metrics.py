@@ -86,7 +86,7 @@ OF_STORES = (
         "rmqtx_check_stopped",
         "1 if the broker's check is stopped at a message and never checks what follows, else 0.", OF_STORE,
     ),
-    Metric("rmqtx_held", "1 if the limit of checks of a live broker is as rmqtx hold sets it, else 0.", OF_STORE),
+    Metric("rmqtx_held", "1 if settings of a live broker are as rmqtx hold or drain sets them, else 0.", OF_STORE),
     Metric("rmqtx_half_queue_next_offset", "Queue offset of the half message that the check reads next.", OF_STORE),
     Metric("rmqtx_half_queue_max_offset", "Queue offset after the last half message.", OF_STORE),
     Metric("rmqtx_op_queue_next_offset", "Queue offset of the op message that the check reads next.", OF_STORE),

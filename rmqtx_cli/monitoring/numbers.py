@@ -30,7 +30,7 @@ class StoreNumbers:
     `unforetold_count`: pending transactions whose discard time cannot be predicted.
     `log_end_offset`: the end of the last file that is not empty, not the end of what is written in that file.
     `check_stopped`: where the check is stopped and what to type next, in a sentence.
-    `held`: that the limit of its check is as a hold sets it, and until when, in a sentence; `is_hold_over`: that
+    `held`: that its settings are as a hold or a drain sets them, and until when, in a sentence; `is_hold_over`: that
     time has passed.
     `op_hold_ms`: how long a running broker may hold op messages in memory; 0 for a stopped one.
     `cluster`, `broker_name`: as the broker's configuration or the name server has them.

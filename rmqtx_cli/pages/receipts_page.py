@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import OF_SETTINGS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS
 from rmqtx.repairs.receipts.standing_word import STANDINGS
@@ -61,7 +61,7 @@ def draw_receipt(receipt: Receipt, stream: IO[bytes]) -> None:
     asked = [{**entry, "fields": list((entry["fields"] or {}).items())} for entry in row["requests"]]
     _write_table(stream, "requests", asked, REQUEST, _REQUEST_VIEW)
     state = f"before: {receipt.state_before or 'unknown'}"
-    if receipt.action in (ActKind.HOLD, ActKind.RELEASE):
+    if receipt.action in OF_SETTINGS:
         _write_table(stream, "rechecks", row["rechecks"], RECHECK, _RECHECK_VIEW)
         return
     _write_table(stream, state, row["witnesses_before"], WITNESS, _WITNESS_VIEW)

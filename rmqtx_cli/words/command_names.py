@@ -33,8 +33,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "apply": "carry out a plan, with a receipt for each transaction",
         "answer": "answer the broker's checks for a dead producer group",
         "hold": "keep brokers from discarding open transactions, for a time",
-        "release": "put back the settings of held brokers",
-        "holds": "list held brokers: since when, until when, what they have now",
+        "drain": "empty a broker before a planned stop",
+        "release": "put back the settings of held and drained brokers",
+        "holds": "list held and drained brokers, and what they have now",
         "receipts": "list actions: who, when, why; test whether they still hold",
     },
     "Watch": {

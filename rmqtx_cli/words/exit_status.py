@@ -25,7 +25,7 @@ INTERRUPTED = 130
 MEANINGS: dict[int, str] = {
     DONE: "done",
     FINDINGS: "done, and a row met the condition of --fail-on, verify found an error or a warning, doctor a problem, "
-    "or diff --exit-code a difference",
+    "diff --exit-code a difference, or transactions were open when the time of drain was over",
     USAGE: "the command line is wrong: an unknown option, column or format",
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or none that the command reads; or a file cannot be read or written",

@@ -381,6 +381,10 @@ class Rig:
     def restart_broker(self) -> None:
         """Stop the broker and start it with its configuration file as it left it."""
         self.stop("broker")
+        self.start_as_left()
+
+    def start_as_left(self) -> None:
+        """Start a stopped broker with its configuration file as it left it."""
         self._java("broker", "broker.BrokerStartup", self.home / "conf" / "broker.conf")
         self.wait_port("broker", self.port, self.start_seconds)
 

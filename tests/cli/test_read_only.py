@@ -83,8 +83,8 @@ ACTS: dict[str, list[list[str]]] = {
 #: exporter and the live screen, which read what `check` reads; and the archive of packages, which reads no store.
 OTHERS = frozenset(
     {
-        "apply", "undo", "answer", "probe", "hold", "release", "holds", "receipts", "exporter", "watch",
-        "spark-archive", "producers",
+        "apply", "undo", "answer", "probe", "hold", "drain", "release", "holds", "receipts", "exporter",
+        "watch", "spark-archive", "producers",
     }
 )
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.

@@ -1,4 +1,4 @@
-"""`rmqtx holds`: list the brokers that are held, and whether they still have the values."""
+"""`rmqtx holds`: list the brokers that are held or drained, and whether they still have the values."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rmqtx_cli.options.options import FailOnOption, LimitOption, OutputOptions, 
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from rmqtx.repairs.holds.standing_holds import Hold
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "holds"
 EXAMPLES = (
-    Example("rmqtx holds -n 10.0.0.1:9876", "what is held, compared with the brokers' present settings"),
+    Example("rmqtx holds -n 10.0.0.1:9876", "what is held or drained, and the brokers' present settings"),
     Example("rmqtx holds -n 10.0.0.1:9876 --fail-on 'hold_state != held'", "status 1 if one is overdue or was changed"),
     Example("rmqtx holds", "from the journal alone"),
 )
@@ -48,10 +49,10 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """List the holds that were not released, and whether the brokers still have the values.
+    """List the holds and drains that were not released, and whether the brokers still have the values.
 
-    With -n or --broker each broker is read: brokers with a limit as a hold sets it are listed too if the journal has no
-    hold of them, because another operator may hold them. Without, the journal alone is read.
+    With -n or --broker each broker is read: brokers with a value as a hold or a drain sets it are listed too if the
+    journal has neither of them, because another operator may have set it. Without, the journal alone is read.
     """
     from rmqtx.readers.model.reading import Reading
     from rmqtx.repairs.holds.listed_holds import HOLDS, hold_rows, holds_table
@@ -60,7 +61,7 @@ def command(
     from rmqtx_cli.output.listing import Listing
 
     book = Journal(journal)
-    listing = Listing(HOLDS, view(f"no holds in {book.path}"), output, where, fail_on, limit, voice)
+    listing = Listing(HOLDS, view(f"no holds and no drains in {book.path}"), output, where, fail_on, limit, voice)
     found = book.read()
     holds = standing_holds(found.receipts)
     present = _present(live) if live.is_asked else {}
@@ -96,19 +97,22 @@ def _say_holds(
     from rmqtx.repairs.holds.listed_holds import HoldState, is_over
 
     for hold in holds.values():
+        if hold.is_drain:
+            voice.note(f"{hold.store}: it refuses transactions since {time_text(hold.since_ms)}; rmqtx release ends it")
+        if not hold.is_sure:
+            action = "drain" if hold.is_drain else "hold"
+            voice.note(f"{hold.store}: an act on it has no proved outcome; see rmqtx receipts --action {action}")
         if hold.until_ms is None:
             continue
         left = duration_text(abs(hold.until_ms - now_ms))
         when = f"is over since {left}: release it" if is_over(hold, now_ms) else f"ends in {left}"
         voice.note(f"{hold.store}: the time of the hold {when}")
-        if not hold.is_sure:
-            voice.note(f"{hold.store}: an act of this hold has no proved outcome; see rmqtx receipts --action hold")
     others = len({row["store"] for row in rows if row["hold_state"] == HoldState.UNRECORDED})
     if others:
-        voice.note(f"{count(others, 'broker')} with a limit as a hold sets it, and without a hold in this journal")
+        voice.note(f"{count(others, 'broker')} with a value as a hold or a drain sets it, not by this journal")
 
 
-def view(nothing: str = "no holds") -> View:
+def view(nothing: str = "no holds and no drains") -> View:
     """Return the view of holds. `nothing`: the line instead of an empty table."""
     from rmqtx_cli.output.views import ALWAYS, View, plain
 

@@ -1,4 +1,4 @@
-"""`rmqtx release`: put back the settings of brokers that were held."""
+"""`rmqtx release`: put back the settings of brokers that were held or drained."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME = ActKind.RELEASE
 EXAMPLES = (
     Example("rmqtx release -n 10.0.0.1:9876 --dry-run", "what would change, and what the check would then discard"),
-    Example("rmqtx release -n 10.0.0.1:9876", "put back the settings of all held brokers"),
+    Example("rmqtx release -n 10.0.0.1:9876", "put back the settings of all held and drained brokers"),
     Example(
         "rmqtx release -n 10.0.0.1:9876 --override discards-pending --reason 'orders were cancelled'",
         "although the next check discards open transactions",
@@ -49,11 +49,11 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Release held brokers: put back the values that their settings had before the hold.
+    """Release held or drained brokers: put back the values that their settings had before.
 
-    The values are those in the journal of rmqtx hold. Refused where a setting has neither the value of the hold nor the
-    one of before, and where the next round of the check would discard open transactions: decide them first. Each
-    setting is read back.
+    The values are those in the journal of rmqtx hold and rmqtx drain; both end. Refused where a setting has neither the
+    value that was set nor the one of before, and where the next round of the check would then discard open
+    transactions: decide them first. Each setting is read back.
     """
     from rmqtx.repairs.holds.changes import CheckedChange, checked_release
     from rmqtx.repairs.holds.standing_holds import standing_holds
@@ -95,12 +95,14 @@ def _held(live: Live, holds: Mapping[str, Hold], voice: Voice) -> Sequence[Broke
 
 
 def _other_hold(broker: Broker) -> str | None:
-    """Return a clause about a broker that the journal does not hold and that may be held; None if it is not."""
+    """Return a clause about a broker that the journal does not hold and that may be held or drained, else None."""
     from rmqtx.remoting.protocol.errors import RemotingError
-    from rmqtx.repairs.holds.standing_holds import looks_held
+    from rmqtx.repairs.holds.standing_holds import looks_drained, looks_held
 
     try:
         conf = broker.config()
     except RemotingError as error:
         return f"unknown whether another operator holds it: {error.message}"
-    return "its limit is as a hold sets it, and the journal has no hold of it" if looks_held(conf) else None
+    if looks_held(conf):
+        return "its limit is as a hold sets it, and the journal has no hold of it"
+    return "it refuses transactions as a drain, and the journal has no drain of it" if looks_drained(conf) else None

@@ -90,6 +90,11 @@ class Shop:
             self.agent.wait(reference, seconds)
         self._under_way.clear()
 
+    def under_way(self) -> list[str]:
+        """Return the references of what was begun and not waited for, and forget them."""
+        found, self._under_way = self._under_way, []
+        return found
+
     def kill(self) -> None:
         """Kill it with signal 9."""
         self.agent.kill()
