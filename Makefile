@@ -150,6 +150,11 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 		$(BIN)/python -m pytest tests/brokers/forcing tests/brokers/test_stand_in.py
 	@$(BIN)/python -m tests.brokers.forcing
 
+.PHONY: drains
+drains: $(INSTALLED) ## stop real brokers under load, STOPS (20) times with rmqtx drain and TWINS (5) times without, and count: docs/drains.md
+	@$(BIN)/python -m tests.brokers.forcing.stops --stops $(or $(STOPS),20) --twins $(or $(TWINS),5) --page docs/drains.md \
+		$${RMQTX_BROKER_VERSIONS:-4.4.0 4.9.7 5.1.4 5.3.3 5.5.0}
+
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes in place; brokers on what they leave (an hour)
 	@RMQTX_CRASHES=1 $(BIN)/python -m pytest tests/repairs/test_crashes.py tests/repairs/test_apply_crashes.py \

@@ -1,1 +1,1 @@
-"""Holds: raising the limits by which running brokers discard open half messages, and putting them back."""
+"""Holds and drains: settings with which running brokers discard no half message, or take none; and their end."""

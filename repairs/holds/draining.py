@@ -55,9 +55,10 @@ class Drain:
     """One broker while it is drained, as last read.
 
     Shape: `waiting`: the half messages without a readable op message; None before the first reading. `unknown`: why
-           there may be more. `is_behind`: the queues may lack half messages that were accepted before. `error`: why the last reading failed. `moved`: settings that another operator changed.
-           `stop`: where the check is stopped. `lost`: what the check discarded meanwhile. `half_end`: the next number
-           of the half queue. `end`: None while it is waited for.
+           there may be more. `error`: why the last reading failed. `is_behind`: the queues may lack half messages that
+           were accepted before. `moved`: settings that another operator changed. `stop`: where the check is stopped.
+           `half_end`: the next number of the half queue. `lost`: what the check discarded meanwhile. `end`: None while
+           it is waited for.
     """
 
     change: CheckedChange

@@ -239,18 +239,31 @@ HELD = Hold(
 HELD_CONF = {"transactionCheckMax": "1000000", "fileReservedTime": "120"}
 LIVE = SettingsSituation(ActKind.HOLD, "a@h:1", {**HELD_CONF, "transactionCheckMax": "15"}, (5, 3, 3))
 RELEASED = replace(LIVE, action=ActKind.RELEASE, conf=HELD_CONF, hold=HELD)
+DRAINED_CONF = {"rejectTransactionMessage": "true", "transactionOpBatchInterval": "100"}
+DRAINED = Hold(
+    "a@h:1",
+    (
+        SettingChange("rejectTransactionMessage", "false", "true"),
+        SettingChange("transactionOpBatchInterval", "3000", "100"),
+    ),
+    0, None, "me@here", None, ("R",), is_sure=True,
+)  # fmt: skip
+TO_DRAIN = replace(LIVE, action=ActKind.DRAIN, conf={"rejectTransactionMessage": "false"})
 HOLD_CASES: dict[str, list[SettingsSituation]] = {
     "without-check": [
         replace(LIVE, version=(4, 2, 0)), replace(LIVE, is_slave=True), replace(LIVE, conf={"fileReservedTime": "72"}),
+        replace(TO_DRAIN, version=(4, 2, 0)), replace(TO_DRAIN, is_slave=True), replace(TO_DRAIN, conf={}),
+        replace(TO_DRAIN, is_slave=True, has_rocksdb=True),
     ],
     "not-held": [
         replace(RELEASED, hold=None), replace(RELEASED, hold=None, conf={"transactionCheckMax": "15"}),
-        replace(RELEASED, hold=None, same_name=("a@other:1",)),
+        replace(RELEASED, hold=None, same_name=("a@other:1",)), replace(RELEASED, hold=None, conf=DRAINED_CONF),
     ],
     "changed-since": [
         replace(RELEASED, conf={**HELD_CONF, "transactionCheckMax": "30"}),
         replace(RELEASED, conf={**HELD_CONF, "fileReservedTime": "96"}),
         replace(RELEASED, conf={"transactionCheckMax": "1000000"}),
+        replace(RELEASED, hold=DRAINED, conf={**DRAINED_CONF, "transactionOpBatchInterval": "1000"}),
     ],
     "discards-pending": [
         replace(RELEASED, at_once_ids=("A",)), replace(RELEASED, at_once_ids=tuple("ABCDEFG")),
@@ -259,6 +272,9 @@ HOLD_CASES: dict[str, list[SettingsSituation]] = {
 }
 HOLDS_ALLOWED = [
     LIVE, replace(LIVE, hold=HELD), replace(LIVE, is_slave=True, has_rocksdb=True), replace(LIVE, version=(4, 3, 0)),
+    TO_DRAIN, replace(TO_DRAIN, version=(4, 3, 0)), replace(TO_DRAIN, conf=DRAINED_CONF, hold=DRAINED),
+    replace(RELEASED, hold=DRAINED, conf=DRAINED_CONF),
+    replace(RELEASED, hold=DRAINED, conf={**DRAINED_CONF, "rejectTransactionMessage": "false"}),
     RELEASED, replace(RELEASED, conf={"transactionCheckMax": "15", "fileReservedTime": "72"}),
     replace(RELEASED, conf={"transactionCheckMax": "15", "fileReservedTime": "120"}),
 ]

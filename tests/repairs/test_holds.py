@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
-from rmqtx.repairs.holds.changes import SPARE_MS, held_settings
+from rmqtx.repairs.holds.changes import SPARE_MS, drain_settings, held_settings
 from rmqtx.repairs.holds.listed_holds import hold_rows
 from rmqtx.repairs.holds.open_halves import HOUR_MS, Forecast, OpenHalf
-from rmqtx.repairs.holds.standing_holds import Hold, standing_holds
+from rmqtx.repairs.holds.standing_holds import Hold, looks_drained, standing_holds
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
@@ -75,6 +75,54 @@ def test_file_reserved_time_is_raised_only_for_halves_near_it(
 ) -> None:
     expected = {} if wanted is None else {"fileReservedTime": ("72", wanted)}
     assert held(half(), half(age_hours), hours=hours) == {"transactionCheckMax": ("15", "1000000"), **expected}
+
+
+def drained(version: str = "V5_3_3", hold: Hold | None = None, **changed: str) -> dict[str, tuple[str, str]]:
+    conf = CONF | {"rejectTransactionMessage": "false"} | changed
+    changes = drain_settings(settings_of_broker(conf, version), conf, hold)
+    return {one.setting: (one.before, one.after) for one in changes}
+
+
+REJECTED = ("rejectTransactionMessage", "false", "true")
+SHORTER = ("transactionOpBatchInterval", "3000", "100")
+
+
+def test_a_drain_refuses_half_messages_and_shortens_the_wait_of_op_messages() -> None:
+    long = {"transactionOpBatchInterval": "3000"}
+    assert drained(**long) == {one[0]: one[1:] for one in (REJECTED, SHORTER)}
+    assert drained("V5_1_0", **long) == {one[0]: one[1:] for one in (REJECTED, SHORTER)}
+    assert drained("V5_0_0", **long) == drained("V4_9_7") == {REJECTED[0]: REJECTED[1:]}
+    for value in ("0", "1", "100"):
+        assert drained(transactionOpBatchInterval=value) == {REJECTED[0]: REJECTED[1:]}
+    assert drained(rejectTransactionMessage="true", transactionOpBatchInterval="100") == {}
+    (hold,) = standing_holds([receipt(ActKind.DRAIN, ActOutcome.PROVED, REJECTED, SHORTER)]).values()
+    again = drained(hold=hold, rejectTransactionMessage="true", transactionOpBatchInterval="100")
+    assert again == {"rejectTransactionMessage": ("true", "true"), "transactionOpBatchInterval": ("100", "100")}
+
+
+def test_a_drain_of_a_held_broker_keeps_the_end_and_the_reason_of_the_hold() -> None:
+    first = receipt(ActKind.HOLD, ActOutcome.PROVED, RAISED)
+    drain = receipt(ActKind.DRAIN, ActOutcome.PROVED, REJECTED)
+    drain.reason = None
+    (hold,) = standing_holds([first, drain]).values()
+    assert (hold.until_ms, hold.reason, hold.is_drain) == (NOW_MS, first.reason, True)
+    assert [one.setting for one in hold.settings] == ["transactionCheckMax", "rejectTransactionMessage"]
+    (hold,) = standing_holds([drain]).values()
+    assert (hold.until_ms, hold.reason) == (None, None)
+    assert standing_holds([first, drain, receipt(ActKind.RELEASE, ActOutcome.PROVED, LOWERED)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ({"rejectTransactionMessage": "true", "transactionOpBatchInterval": "100"}, True),
+        ({"rejectTransactionMessage": "true", "transactionOpBatchInterval": "3000"}, False),
+        ({"rejectTransactionMessage": "true"}, False),
+        ({"rejectTransactionMessage": "false", "transactionOpBatchInterval": "100"}, False),
+    ],
+)
+def test_a_drain_of_another_operator_is_recognised_by_both_settings(conf: dict[str, str], *, expected: bool) -> None:
+    assert looks_drained(conf) is expected
 
 
 def receipt(

@@ -1,4 +1,4 @@
-"""Orderly stops of a broker under load, with and without `rmqtx drain` before, and what the broker does after its start.
+"""Orderly stops of a broker under load, with and without `rmqtx drain` before, and what follows after its start.
 
 A producer sends transactions and decides them until the broker has stopped. Counted are those that were decided before
 the stop: which of them the broker asks again, and what the official consumer receives of them.
@@ -26,9 +26,9 @@ from tests.brokers.transaction import Transaction
 
 #: The waits of a broker by default, but for the interval of its check.
 CONF = {"transactionTimeOut": "6000", "transactionCheckInterval": "5000", "transactionCheckMax": "100"}
-LOAD_SECONDS = 6.0
+LOAD_SECONDS = 5.0
 #: After a start: some rounds of the check, and a producer that has connected again.
-AFTER_SECONDS = 14.0
+AFTER_SECONDS = 12.0
 BETWEEN_SECONDS = 0.03
 #: Of ten transactions: decided at once, or at the first check.
 FIRSTS = (*("COMMIT",) * 5, *("ROLLBACK",) * 4, "UNKNOWN")
@@ -169,11 +169,26 @@ def row(version: str, what: str, counts: list[Counts]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
+#: The table of docs/drains.md.
+HEAD = (
+    "| broker | before the stop | stops | transactions decided | asked again | delivered twice | rolled back and "
+    "delivered | committed and not delivered | rmqtx drain took | date |\n|---|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def write_row(page: Path, text: str) -> None:
+    """Replace the row of a broker in the table of a page, or add it. Order: broker, drained before not drained."""
+    before, _, table = page.read_text("utf-8").partition(HEAD)
+    rows = {tuple(line.split("|")[1:3]): line for line in [*table.splitlines(), text] if line}
+    page.write_text(before + HEAD + "".join(f"{rows[key]}\n" for key in sorted(rows)), "utf-8")
+
+
 def main() -> None:
     """Play stops of each version, and print a row for each; a failure ends the series of its version."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stops", type=int, default=20)
     parser.add_argument("--twins", type=int, help="stops without a drain; default: as many")
+    parser.add_argument("--page", type=Path, help="write the rows into the table of this page")
     parser.add_argument("versions", nargs="+")
     given = parser.parse_args()
     for version in given.versions:
@@ -188,6 +203,8 @@ def main() -> None:
                     print(text, file=sys.stderr, flush=True)
                 if counts:
                     print(text, flush=True)
+                if counts and given.page is not None:
+                    write_row(given.page, text)
 
 
 if __name__ == "__main__":
