@@ -343,3 +343,42 @@ def test_monitoring_warns_while_a_hold_is_on_and_after_its_time(
     assert "held" not in rmqtx(*words).out
     two.brokers[0].more_conf["transactionCheckMax"] = "2147483647"  # set on purpose
     assert "held" not in rmqtx(*words).out
+
+
+@pytest.mark.parametrize(("hours", "reserved"), [("1000000", False), ("72", True)])
+def test_of_a_stopped_broker_the_lines_for_its_configuration_are_printed(
+    rmqtx: Run, common: Path, tmp_path: Path, hours: str, *, reserved: bool
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"transactionCheckMax=7\nfileReservedTime={hours}\n")
+    shown = rmqtx("hold", "--store", common, "--for", "4h", "--broker-conf", conf)
+    assert shown.status == 0, shown.err
+    lines = shown.out.splitlines()
+    assert lines[0] == "transactionCheckMax=1000000"
+    assert [line.partition("=")[0] for line in lines[1:]] == (["fileReservedTime"] if reserved else [])
+    if reserved:
+        assert int(lines[1].partition("=")[2]) > 72
+    assert "nothing was written" in shown.err
+    assert "before: transactionCheckMax=7" in shown.err
+    assert conf.read_text() == f"transactionCheckMax=7\nfileReservedTime={hours}\n"
+    assert not Journal().read().receipts
+
+
+def test_of_a_stopped_broker_with_limits_that_suffice_there_is_nothing_to_print(
+    rmqtx: Run, common: Path, tmp_path: Path
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("transactionCheckMax=2000000\nfileReservedTime=1000000\n")
+    shown = rmqtx("hold", "--store", common, "--for", "4h", "--broker-conf", conf)
+    assert (shown.status, shown.out) == (0, "")
+    assert "nothing to change" in shown.err
+    assumed = rmqtx("hold", "--store", common, "--for", "4h")
+    assert "transactionCheckMax=1000000" in assumed.out
+    assert "compare them with the file" in assumed.err
+
+
+def test_what_is_for_live_brokers_is_refused_with_a_store(rmqtx: Run, common: Path, two: Two) -> None:
+    words = ("hold", "--store", common, "--for", "4h")
+    for more in (two.options[:2], ("--yes",), ("--no-wait",), ("--format", "json")):
+        assert rmqtx(*words, *more).status == 2, more
+    assert rmqtx(*HOLD, *two.options, "--broker-conf", common).status == 2

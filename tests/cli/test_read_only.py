@@ -60,6 +60,7 @@ READS: dict[str, list[list[str]]] = {
         ["bundle", "STORE", "--transaction", "ID", "--redact", "--redact-key-file", "OUT/key", "--to", "OUT/bundle"],
         ["bundle", "STORE", "--finding", "slot-mismatch", "--no-scan", "--to", "OUT/found"],
     ],
+    "hold": [["hold", "--store", "STORE", "--for", "4h"], ["hold", "--store", "STORE", "--for", "400d"]],
     "decode": [
         ["decode", "commitlog", "--check-crc", "--decompress", "STORE"], ["decode", "commitlog", "--coverage", "STORE"],
         *(["decode", kind, "STORE"] for kind in ("consumequeue", "half", "op", "index", "checkpoint", "cursors")),
@@ -83,7 +84,7 @@ ACTS: dict[str, list[list[str]]] = {
 #: exporter and the live screen, which read what `check` reads; and the archive of packages, which reads no store.
 OTHERS = frozenset(
     {
-        "apply", "undo", "answer", "probe", "hold", "drain", "release", "holds", "receipts", "exporter",
+        "apply", "undo", "answer", "probe", "drain", "release", "holds", "receipts", "exporter",
         "watch", "spark-archive", "producers",
     }
 )

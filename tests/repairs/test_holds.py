@@ -77,7 +77,7 @@ def test_file_reserved_time_is_raised_only_for_halves_near_it(
     assert held(half(), half(age_hours), hours=hours) == {"transactionCheckMax": ("15", "1000000"), **expected}
 
 
-def drained(version: str = "V5_3_3", hold: Hold | None = None, **changed: str) -> dict[str, tuple[str, str]]:
+def drained(version: str = "V5_3_3", *, hold: Hold | None = None, **changed: str) -> dict[str, tuple[str, str]]:
     conf = CONF | {"rejectTransactionMessage": "false"} | changed
     changes = drain_settings(settings_of_broker(conf, version), conf, hold)
     return {one.setting: (one.before, one.after) for one in changes}
@@ -88,10 +88,10 @@ SHORTER = ("transactionOpBatchInterval", "3000", "100")
 
 
 def test_a_drain_refuses_half_messages_and_shortens_the_wait_of_op_messages() -> None:
-    long = {"transactionOpBatchInterval": "3000"}
-    assert drained(**long) == {one[0]: one[1:] for one in (REJECTED, SHORTER)}
-    assert drained("V5_1_0", **long) == {one[0]: one[1:] for one in (REJECTED, SHORTER)}
-    assert drained("V5_0_0", **long) == drained("V4_9_7") == {REJECTED[0]: REJECTED[1:]}
+    both = {one[0]: one[1:] for one in (REJECTED, SHORTER)}
+    assert drained(transactionOpBatchInterval="3000") == both
+    assert drained("V5_1_0", transactionOpBatchInterval="3000") == both
+    assert drained("V5_0_0", transactionOpBatchInterval="3000") == drained("V4_9_7") == {REJECTED[0]: REJECTED[1:]}
     for value in ("0", "1", "100"):
         assert drained(transactionOpBatchInterval=value) == {REJECTED[0]: REJECTED[1:]}
     assert drained(rejectTransactionMessage="true", transactionOpBatchInterval="100") == {}
