@@ -15,7 +15,7 @@ from threading import Event
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import pending
-from rmqtx.remoting.protocol.errors import RemotingError
+from rmqtx.remoting.protocol.errors import BadFrame, RemotingError
 from rmqtx.repairs.holds.after_a_round import discarded_of, discarded_words
 from rmqtx.repairs.holds.changes import CheckedChange
 from rmqtx.repairs.holds.open_halves import UnsettledHalf, read_open_halves
@@ -57,8 +57,8 @@ class Drain:
     Shape: `waiting`: the half messages without a readable op message; None before the first reading. `unknown`: why
            there may be more. `error`: why the last reading failed. `is_behind`: the queues may lack half messages that
            were accepted before. `moved`: settings that another operator changed. `stop`: where the check is stopped.
-           `half_end`: the next number of the half queue. `lost`: what the check discarded meanwhile. `end`: None while
-           it is waited for.
+           `half_end`: the next number of the half queue. `lost`: what the check discarded meanwhile; `lost_unknown`:
+           why it was not looked up. `end`: None while it is waited for.
     """
 
     change: CheckedChange
@@ -71,6 +71,7 @@ class Drain:
     half_end: int = 0
     end: DrainEnd | None = None
     lost: list[str] = field(default_factory=list)
+    lost_unknown: RemotingError | None = None
     _floor: int | None = None
     _may_be_lost: dict[str, int] = field(default_factory=dict)
 
@@ -104,12 +105,10 @@ class Drain:
             self.error = error
 
     def _look(self, *, is_settled: bool) -> None:
-        runtime = self.broker.runtime()
-        log_end = int(runtime["commitLogMaxOffset"])
+        log_end, behind = _dispatched(self.broker)
         if is_settled and self._floor is None:
             self._floor = log_end
-        end = log_end - int(runtime.get("dispatchBehindBytes", 0))
-        self.is_behind = self._floor is None or end < self._floor
+        self.is_behind = self._floor is None or log_end - behind < self._floor
         halves = read_open_halves(self.broker)
         self.moved = self._moved(halves.conf)
         self.half_end = halves.facts.half_end
@@ -168,7 +167,7 @@ class Drain:
         try:
             self.lost = discarded_of(self.broker, late)
         except RemotingError as error:
-            self.error = error
+            self.lost_unknown = error
 
     def words(self) -> str:
         """Return how the wait ended, as a clause."""
@@ -217,6 +216,15 @@ def wait_until_drained(
     return drains
 
 
+def _dispatched(broker: Broker) -> tuple[int, int]:
+    """Return where the log ends, and how many bytes before that are not in the queues yet. Raises: BadFrame, others."""
+    runtime = broker.runtime()
+    try:
+        return int(runtime["commitLogMaxOffset"]), int(runtime["dispatchBehindBytes"])
+    except (KeyError, ValueError) as error:
+        raise BadFrame(f"the runtime information of {broker.address} lacks a needed value: {error}") from error
+
+
 def _is_drained(one: CheckedChange) -> bool:
     return one.is_needless or (one.receipt is not None and one.receipt.outcome == ActOutcome.PROVED)
 
@@ -235,6 +243,8 @@ def _record(drain: Drain, journal: Journal) -> None:
     receipt.notes.append(drain.words())
     if drain.lost:
         receipt.notes.append(discarded_words(drain.lost, "by the check meanwhile"))
+    if drain.lost_unknown is not None:
+        receipt.notes.append(f"unknown whether a half message was discarded meanwhile: {drain.lost_unknown}")
     if drain.end == DrainEnd.CHANGED:
         receipt.outcome = ActOutcome.CONTRADICTED
     journal.end(receipt)

@@ -93,6 +93,8 @@ def say_ends(drains: Sequence[Drain]) -> dict[str, int]:
         release = f"rmqtx release --broker {address}"
         if drain.lost:
             say.error(f"{drain.root}: {discarded_words(drain.lost, 'by the check meanwhile')}")
+        if drain.lost_unknown is not None:
+            say.error(f"{drain.root}: unknown whether a half message was discarded meanwhile: {drain.lost_unknown}")
         if drain.end == DrainEnd.SAFE:
             say.line(f"rmqtx: {drain.root}: safe to stop now: {drain.words()}")
             if drain.change.is_needless:
@@ -106,4 +108,12 @@ def say_ends(drains: Sequence[Drain]) -> dict[str, int]:
         kept = [escaped(f"{name} {value}") for name, value in drain.set_values.items()]
         if kept:
             say.error(f"{drain.root}: what is set stays set ({', '.join(kept)}); drain again to wait on, or: {release}")
-    return {drain.root: STATUS[drain.end] for drain in drains if drain.end is not None}
+    return {drain.root: _status(drain) for drain in drains}
+
+
+def _status(drain: Drain) -> int:
+    from rmqtx.remoting.protocol.errors import Refused
+
+    assert drain.end is not None
+    is_refused = drain.end == DrainEnd.LOST and isinstance(drain.error, Refused)
+    return exit_status.REFUSED_BY_BROKER if is_refused else STATUS[drain.end]

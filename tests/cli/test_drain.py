@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.deadlines import OPS_HIDDEN
+from rmqtx.remoting.live.queues import OpsUnreadable
+from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.repairs.holds import draining
+from rmqtx.repairs.holds import draining, open_halves
 from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.model.predicted import Prediction
+from rmqtx.verdicts.model.reading import VerdictReading
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.remoting.fake import FakeServer, response
@@ -121,7 +131,7 @@ def test_drained_and_released(rmqtx: Run, one: Served, quick: None) -> None:
     assert f"after its start: rmqtx release --broker {one.servers[0].address}" in done.err
     listed = rmqtx("holds", *one.options, "--format", "jsonl")
     assert [(row["setting"], row["hold_state"]) for row in rows(listed.out)] == [(REJECT, "held"), (OP_BATCH, "held")]
-    assert "it refuses transactions since" in listed.err
+    assert f"{one.root()}: drained since 20" in listed.err
     released = rmqtx("release", *one.options, "--yes", "--format", "jsonl")
     assert (released.status, outcomes(released), one.now()) == (0, ["proved"], [BEFORE]), released.err
     assert "the broker accepts transactions again" in released.err
@@ -264,6 +274,84 @@ def test_a_broker_that_is_stopped_during_the_wait(rmqtx: Run, one: Served, quick
     done = rmqtx("drain", "--yes", "--for", "1s", "--timeout", "200ms", *one.options)
     assert done.status == 14
     assert "not safe to stop: the broker could not be read" in done.err
+
+
+def test_a_right_that_is_missing_before_and_during_the_wait(rmqtx: Run, one: Served, quick: None) -> None:
+    broker = one.brokers[0]
+    emptied(broker)
+
+    def refused(request: Frame) -> Frame:
+        return response(request, ResponseCode.NO_PERMISSION, "no permission to access Cluster:c")
+
+    def take_away() -> None:
+        broker._answers[RequestCode.GET_BROKER_RUNTIME_INFO] = refused
+
+    after_update(broker, 1, take_away)
+    late = rmqtx("drain", "--yes", "--for", "1s", *one.options)
+    assert (late.status, one.now()) == (15, [DRAINED]), late.err
+    assert "not safe to stop: the broker could not be read" in late.err
+    assert "no permission to access Cluster:c" in late.err
+    early = rmqtx("drain", "--yes", "--for", "1s", *one.options)
+    assert (early.status, "safe to stop now" in early.err) == (15, False)
+
+
+def test_an_op_queue_that_is_not_served_leaves_it_unknown(
+    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_served(source: LiveWitnesses, rules: CheckRules) -> None:
+        raise OpsUnreadable(f"{source.root} {rules}")
+
+    monkeypatch.setattr(LiveWitnesses, "check_window", not_served)
+    monkeypatch.setattr(open_halves, "predict_from_live", lambda *_: Prediction(is_running=True, why=OPS_HIDDEN))
+    late = rmqtx("drain", "--yes", "--for", "300ms", *one.options)
+    assert (late.status, one.now()) == (3, [DRAINED]), late.err
+    assert "unknown whether a transaction is open: the broker does not serve its op queue" in late.err
+
+
+@pytest.mark.parametrize(("what", "status"), [("undecidable", 3), ("error", 3), ("open", 1)])
+def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
+    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch, what: str, status: int
+) -> None:
+    emptied(one.brokers[0])
+    real = draining.pending
+
+    def found(brokers: Sequence[Broker]) -> VerdictReading:
+        reading = real(brokers)
+        if what == "undecidable":
+            reading.undecidable_count = 1
+        elif what == "error":
+            reading.findings.append(Finding(one.root(), "ops-unreadable", actual="4 entries"))
+        else:
+            row = {"store": one.root(), "transaction_id": "A1", "producer_group": "g", "topic": "t"}
+            columns = {name: [row.get(name)] for name in reading.schema.names}
+            reading.batches = pa.table(columns, reading.schema).to_batches()
+        return reading
+
+    monkeypatch.setattr(draining, "pending", found)
+    late = rmqtx("drain", "--yes", "--for", "300ms", *one.options)
+    assert (late.status, "safe to stop now" in late.err) == (status, False), late.err
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_what_was_discarded_meanwhile_is_named(
+    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
+) -> None:
+    broker = one.brokers[0]
+    broker.more_conf["transactionCheckMax"] = "1"  # the next round discards them
+    after_update(broker, 3, lambda: emptied(broker))
+
+    def discarded(_: Broker, ids: Sequence[str]) -> list[str]:
+        assert ids
+        if not is_answered:
+            raise NoAnswer("no answer")
+        return list(ids)
+
+    monkeypatch.setattr(draining, "discarded_of", discarded)
+    done = rmqtx("drain", "--yes", "--for", "30s", *one.options, "--format", "jsonl")
+    assert (done.status, "safe to stop now" in done.err) == (0, True), done.err
+    words = "discarded by the check meanwhile: " if is_answered else "unknown whether a half message was discarded"
+    assert words in done.err
+    assert words in rows(done.out)[0]["notes"][-1]
 
 
 def test_what_is_not_dispatched_yet_is_waited_for(rmqtx: Run, one: Served, quick: None) -> None:

@@ -98,7 +98,7 @@ def _say_holds(
 
     for hold in holds.values():
         if hold.is_drain:
-            voice.note(f"{hold.store}: it refuses transactions since {time_text(hold.since_ms)}; rmqtx release ends it")
+            voice.note(f"{hold.store}: drained since {time_text(hold.since_ms)} or later; rmqtx release ends the drain")
         if not hold.is_sure:
             action = "drain" if hold.is_drain else "hold"
             voice.note(f"{hold.store}: an act on it has no proved outcome; see rmqtx receipts --action {action}")
