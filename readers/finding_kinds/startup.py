@@ -132,6 +132,7 @@ KINDS: dict[str, Kind] = {
         "a running broker that keeps op messages in memory, and does not write the newest of them when it stops",
         "after the next start the broker checks again what was committed in this time; what was rolled back in this "
         "time is PENDING again without a trace",
-        "disconnect the producers before the broker stops, and wait twice this time; then rmqtx verify STORE",
+        "before the stop: rmqtx drain -n NS --broker NAME; or disconnect the producers, wait twice this time, then "
+        "rmqtx verify STORE",
     ),
 }

@@ -17,6 +17,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live import lookups
 from rmqtx.remoting.live.deadlines import OPS_HIDDEN
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.live.witnesses import LiveWitnesses
@@ -313,7 +314,7 @@ def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
     rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch, what: str, status: int
 ) -> None:
     emptied(one.brokers[0])
-    real = draining.pending
+    real = lookups.pending
 
     def found(brokers: Sequence[Broker]) -> VerdictReading:
         reading = real(brokers)

@@ -112,7 +112,7 @@ CAUSES = (
         "producer answers COMMIT; rollbacks of that time have left no trace and appear undecided",
         act="rmqtx close ID -n HOST:PORT ends the checks of a commit; before a commit by hand look up the outcome in "
         "the application",
-        change="stop the producers, wait for twice transactionOpBatchInterval, then stop the broker",
+        change="before a stop: rmqtx drain; or stop the producers and wait for twice transactionOpBatchInterval",
         shown_by=("lmqhalf-5.5.0",),
         decides="the broker's log: how it stopped after this decision",
         rivals=("ops-lost-in-memory", "op-write-failed"),
