@@ -52,12 +52,16 @@ def print_lines(store: str, files: StoreOptions, unfit: Mapping[str, Any], durat
         voice.note(line)
     for change in changes:
         sys.stdout.write(f"{change.setting}={change.after}\n")
+    if not settings.given:
+        voice.note(
+            f"assumed: transactionCheckMax {settings.transaction_check_max} and fileReservedTime "
+            f"{settings.file_reserved_time_hours}, the defaults; give the broker's file: --broker-conf FILE"
+        )
     if changes:
         before = ", ".join(f"{change.setting}={change.before}" for change in changes)
-        assumed = "" if settings.given else " (defaults of the release: compare them with the file, or --broker-conf)"
         voice.note(
             f"nothing was written: put {'this line' if len(changes) == 1 else 'these lines'} into the broker's "
-            f"configuration file before its start, until {time_text(now_ms + duration_ms)}; before: {before}{assumed}"
+            f"configuration file before its start, until {time_text(now_ms + duration_ms)}; before: {before}"
         )
     else:
         voice.note("nothing to change: its limits are higher already")

@@ -374,7 +374,7 @@ def test_of_a_stopped_broker_with_limits_that_suffice_there_is_nothing_to_print(
     assert "nothing to change" in shown.err
     assumed = rmqtx("hold", "--store", common, "--for", "4h")
     assert "transactionCheckMax=1000000" in assumed.out
-    assert "compare them with the file" in assumed.err
+    assert "assumed: transactionCheckMax 15 and fileReservedTime 72" in assumed.err
 
 
 def test_what_is_for_live_brokers_is_refused_with_a_store(rmqtx: Run, common: Path, two: Two) -> None:
