@@ -172,8 +172,8 @@ class Drain:
     def words(self) -> str:
         """Return how the wait ended, as a clause."""
         if self.end == DrainEnd.SAFE:
-            up_to = f"each half message up to number {self.half_end - 1}" if self.half_end else "no half message"
-            return f"no transaction is open; {up_to} has an op message that can be read"
+            up_to = f", up to half message {self.half_end - 1}" if self.half_end else ""
+            return f"no transaction is open, and every decision can be read in the op queue{up_to}"
         if self.end == DrainEnd.CHANGED:
             return f"another operator changed a setting: {'; '.join(self.moved)}"
         if self.end == DrainEnd.LOST:

@@ -102,6 +102,23 @@ def test_a_hold_needs_an_administrator_up_to_5_2_and_any_login_after_that(
     assert not SECRETS.search(output.out + output.err)
 
 
+def test_a_drain_needs_the_same_rights_as_a_hold(
+    guarded: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    come_as(OPERATOR, monkeypatch)
+    drain = ["drain", "--broker", guarded.address, "--for", "1s", "--yes"]
+    is_old = guarded.release < (5, 3)
+    assert status_of(drain) == (15 if is_old else 1)
+    output = capsys.readouterr()
+    assert ("Need admin permission for request code=25" in output.err) == is_old, output.err
+    assert "safe to stop now" not in output.err
+    come_as(ADMIN, monkeypatch)
+    assert status_of(drain) == 1
+    assert status_of(["release", "--broker", guarded.address, "--yes"]) == 0
+    output = capsys.readouterr()
+    assert not SECRETS.search(output.out + output.err)
+
+
 def test_a_file_gives_credentials_too(guarded: Rig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tools.yml"
     path.write_text(f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n")

@@ -105,8 +105,8 @@ class Stops:
             if drained:
                 drain = self.tool.run("drain", *self.options, "--for", "2m", "--yes", "--format", "jsonl", live=False)
                 assert drain.status == 0, str(drain)
-            before = self._decided(load)
             stage.rig.stop("broker")
+            before = self._decided(load)
         sent = [one for one in load.begun if one.sent is not None]
         end = log_end(stage.rig.store)
         stage.rig.start_as_left()
