@@ -319,7 +319,7 @@ def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
     def found(brokers: Sequence[Broker]) -> VerdictReading:
         reading = real(brokers)
         if what == "undecidable":
-            reading.undecidable_count = 1
+            reading.undecidable[one.root(), "why"] = 1
         elif what == "error":
             reading.findings.append(Finding(one.root(), "ops-unreadable", actual="4 entries"))
         else:
