@@ -55,10 +55,12 @@ class Drain:
     """One broker while it is drained, as last read.
 
     Shape: `waiting`: the half messages without a readable op message; None before the first reading. `unknown`: why
-           there may be more. `error`: why the last reading failed. `is_behind`: the queues may lack half messages that
-           were accepted before. `moved`: settings that another operator changed. `stop`: where the check is stopped.
-           `half_end`: the next number of the half queue. `lost`: what the check discarded meanwhile; `lost_unknown`:
-           why it was not looked up. `end`: None while it is waited for.
+           there may be more. `error`: why the last reading failed. `moved`: settings that another operator changed.
+           `stop`: where the check is stopped. `half_end`: the next number of the half queue. `lost`: what the check
+           discarded meanwhile; `lost_unknown`: why it was not looked up. `end`: None while it is waited for.
+           `_seen_empty`: the next number of the half queue, and the end of the log, after a reading that found nothing
+           to wait for. Only a second such reading, of queues that reach that end, shows that no half message and no
+           copy of the check was in the log and not yet in the half queue.
     """
 
     change: CheckedChange
@@ -67,12 +69,11 @@ class Drain:
     error: RemotingError | None = None
     moved: tuple[str, ...] = ()
     stop: str | None = None
-    is_behind: bool = True
     half_end: int = 0
     end: DrainEnd | None = None
     lost: list[str] = field(default_factory=list)
     lost_unknown: RemotingError | None = None
-    _floor: int | None = None
+    _seen_empty: tuple[int, int] | None = None
     _may_be_lost: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -105,10 +106,7 @@ class Drain:
             self.error = error
 
     def _look(self, *, is_settled: bool) -> None:
-        log_end, behind = _dispatched(self.broker)
-        if is_settled and self._floor is None:
-            self._floor = log_end
-        self.is_behind = self._floor is None or log_end - behind < self._floor
+        _, dispatched_end = _log_ends(self.broker)
         halves = read_open_halves(self.broker)
         self.moved = self._moved(halves.conf)
         self.half_end = halves.facts.half_end
@@ -125,7 +123,11 @@ class Drain:
         )
         if self.moved:
             self.end = DrainEnd.CHANGED
-        elif not self.is_behind and not self.waiting and self.unknown is None and self._is_confirmed():
+        elif self.waiting or self.unknown is not None or not is_settled:
+            self._seen_empty = None
+        elif self._seen_empty is None or self._seen_empty[0] != self.half_end:
+            self._seen_empty = self.half_end, _log_ends(self.broker)[0]
+        elif dispatched_end >= self._seen_empty[1] and self._is_confirmed():
             self.end = DrainEnd.SAFE
 
     def _is_confirmed(self) -> bool:
@@ -183,8 +185,7 @@ class Drain:
         why = "interrupted" if self.end == DrainEnd.INTERRUPTED else "the time is over"
         if self.waiting:
             return f"{why}: {len(self.waiting)} half messages without an op message"
-        behind = "the queues may lack half messages that the broker has accepted" if self.is_behind else "not confirmed"
-        return f"{why}: {behind}"
+        return f"{why}: the queues may lack half messages that the broker has accepted"
 
 
 def wait_until_drained(
@@ -216,11 +217,15 @@ def wait_until_drained(
     return drains
 
 
-def _dispatched(broker: Broker) -> tuple[int, int]:
-    """Return where the log ends, and how many bytes before that are not in the queues yet. Raises: BadFrame, others."""
+def _log_ends(broker: Broker) -> tuple[int, int]:
+    """Return where the log ends, and up to where its records are in the queues.
+
+    Raises: BadFrame, Unreachable, NoAnswer, Refused.
+    """
     runtime = broker.runtime()
     try:
-        return int(runtime["commitLogMaxOffset"]), int(runtime["dispatchBehindBytes"])
+        end = int(runtime["commitLogMaxOffset"])
+        return end, end - int(runtime["dispatchBehindBytes"])
     except (KeyError, ValueError) as error:
         raise BadFrame(f"the runtime information of {broker.address} lacks a needed value: {error}") from error
 

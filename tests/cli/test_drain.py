@@ -15,7 +15,7 @@ import pytest
 
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live import lookups
 from rmqtx.remoting.live.deadlines import OPS_HIDDEN
@@ -331,6 +331,29 @@ def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
     monkeypatch.setattr(draining, "pending", found)
     late = rmqtx("drain", "--yes", "--for", "300ms", *one.options)
     assert (late.status, "safe to stop now" in late.err) == (status, False), late.err
+
+
+def test_a_half_message_that_appears_between_two_readings_is_waited_for(
+    rmqtx: Run, one: Served, quick: None
+) -> None:
+    """The half queue is one shorter at first, as if its last record were not dispatched yet."""
+    broker = one.brokers[0]
+    ends = broker._answers[RequestCode.GET_MAX_OFFSET]
+    is_short = [True]
+
+    def end(request: Frame) -> Frame:
+        found = ends(request)
+        if is_short[0] and request.fields["topic"] == HALF_TOPIC:
+            return response(request, offset=str(int(found.fields["offset"]) - 1))
+        return found
+
+    broker._answers[RequestCode.GET_MAX_OFFSET] = end
+    broker._answers[RequestCode.QUERY_CONSUMER_OFFSET] = end
+    after_update(broker, 3, lambda: is_short.__setitem__(0, False))
+    done = rmqtx("drain", "--yes", "--for", "30s", *one.options)
+    last = int(ends(Frame(0, 0, {"topic": HALF_TOPIC, "queueId": "0"}, b"")).fields["offset"])
+    assert (done.status, f"up to half message {last - 1}" in done.err) == (0, True), done.err
+    assert broker.counts[RequestCode.GET_BROKER_CONFIG] >= 6
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
