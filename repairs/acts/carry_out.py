@@ -16,6 +16,7 @@ from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
+from rmqtx.repairs.acts.course import Course
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
@@ -96,13 +97,16 @@ def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
 
 
 def carry_out(
-    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None]
+    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None],
+    course: Course | None = None,
 ) -> None:
     """Carry out acts that the operator confirmed; every act has its receipt afterwards.
 
-    `note`: takes progress lines.
+    `note`: takes progress lines. `course`: counts the acts, and may stop them: acts that were not begun then have no
+    receipt, and nothing is written into files.
     Raises: UnwritableFile before anything is done, if no receipt can be written.
     """
+    course = course or Course()
     journal.prepare()
     for act in acts:
         if not act.is_allowed:
@@ -115,7 +119,11 @@ def carry_out(
         if not allowed:
             return
         settled_ms = _wait_for_decisions(allowed, medium, conduct, note)
-        acted = _act_on(allowed, medium, journal, conduct, settled_ms)
+        acted = _act_on(allowed, medium, journal, conduct, settled_ms, course)
+        if course.must_stop() and medium.is_untouched:
+            for act in acted:
+                _end(act, journal, ActOutcome.NOT_SENT, "nothing was written: interrupted")
+            return
         _finish(acted, medium, journal)
         if conduct.prove:
             prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, note=note)
@@ -125,15 +133,18 @@ def carry_out(
 
 
 def _act_on(
-    allowed: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, settled_ms: int
+    allowed: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, settled_ms: int, course: Course
 ) -> list[CheckedAct]:
     """Look up each transaction again, apply the guards, and act; return the acts that may have an effect.
 
-    If the broker can no longer be read after some acts, the others are not done.
+    If the broker can no longer be read after some acts, or the course is stopped, the others are not done.
     """
     acted: list[CheckedAct] = []
-    pace = _Pace(conduct.max_per_second)
+    pace = _Pace(conduct.max_per_second, course)
+    course.begin(len(allowed))
     for start in range(0, len(allowed), _CHUNK):
+        if course.must_stop():
+            break
         chunk = allowed[start : start + _CHUNK]
         try:
             _look_again(chunk, medium, conduct, settled_ms)
@@ -145,11 +156,15 @@ def _act_on(
         for act in chunk:
             if not act.is_allowed:
                 _refuse(act, journal, conduct)
+                course.add(is_done=False)
                 continue
             pace.wait()
+            if course.must_stop():
+                break
             try:
-                if _act(act, medium, journal, conduct):
+                if is_acted := _act(act, medium, journal, conduct):
                     acted.append(act)
+                course.add(is_done=is_acted)
             except RmqtxError:
                 _record_not_written(acted, medium, journal)
                 raise
@@ -312,13 +327,13 @@ def _commit_by_resume(act: CheckedAct, medium: Medium, journal: Journal, receipt
 class _Pace:
     """Limits the number of acts per second."""
 
-    def __init__(self, max_per_second: float | None) -> None:
+    def __init__(self, max_per_second: float | None, course: Course) -> None:
+        self._course = course
         self._gap_seconds = 0.0 if not max_per_second else 1 / max_per_second
         self._next = 0.0
 
     def wait(self) -> None:
-        """Wait until the next act may start."""
-        now = time.monotonic()
-        if now < self._next:
-            time.sleep(self._next - now)
+        """Wait until the next act may start, or the course is stopped."""
+        while (now := time.monotonic()) < self._next and not self._course.must_stop():
+            time.sleep(min(self._next - now, _POLL_SECONDS))
         self._next = max(now, self._next) + self._gap_seconds

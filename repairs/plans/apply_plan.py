@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from rmqtx.repairs.acts.carry_out import checked_acts
@@ -88,6 +89,45 @@ def application(
     return result
 
 
+class StepWord(StrEnum):
+    """How far a step of a plan is, by the receipts of its runs; the value is the text for people."""
+
+    DONE = "done"
+    UNKNOWN = "with an unknown outcome"
+    REFUSED = "refused or not sent"
+    LEFT = "not begun"
+
+
+def progress_of(plan: Plan, digest: str, receipts: Sequence[Receipt]) -> dict[StepWord, list[Step]]:
+    """Return the steps of a plan by how far they are. `receipts`: all receipts of the journal."""
+    sent = _earlier(receipts, digest)
+    refused = {
+        (receipt.acted_on, receipt.action) for receipt in receipts
+        if _is_of_plan(receipt, digest) and receipt.outcome not in (ActOutcome.PROVED, *_NOT_SURE)
+    }
+    found: dict[StepWord, list[Step]] = {word: [] for word in StepWord}
+    for step in plan.steps:
+        identity = (step.transaction_id, step.action)
+        receipt = sent.get(identity)
+        if receipt is None or receipt.is_undone:
+            found[StepWord.REFUSED if receipt is None and identity in refused else StepWord.LEFT].append(step)
+        elif _is_done(receipt) or receipt.outcome is ActOutcome.PROVED or _is_accepted_resume(receipt):
+            found[StepWord.DONE].append(step)
+        else:
+            found[StepWord.UNKNOWN].append(step)
+    return found
+
+
+def _is_accepted_resume(receipt: Receipt) -> bool:
+    """Whether it is a resume whose new half copy was seen: its outcome is never more than accepted."""
+    is_resume = receipt.action == ActKind.RESUME and bool(receipt.witnesses_after)
+    return is_resume and receipt.outcome is ActOutcome.ACCEPTED
+
+
+def _is_of_plan(receipt: Receipt, digest: str) -> bool:
+    return receipt.plan is not None and receipt.plan.get("digest") == digest
+
+
 def _was_done(result: Application, receipt: Receipt | None) -> bool:
     """Whether an earlier act of a step is done; its receipt is then added to the result."""
     if receipt is None or not _is_done(receipt):
@@ -111,8 +151,7 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, ActKin
     """The latest receipt of each step, of runs of the same plan that may have sent something."""
     found = {}
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
-        is_of_plan = receipt.plan is not None and receipt.plan.get("digest") == digest
-        if is_of_plan and receipt.outcome in (ActOutcome.PROVED, *_NOT_SURE):
+        if _is_of_plan(receipt, digest) and receipt.outcome in (ActOutcome.PROVED, *_NOT_SURE):
             found[receipt.acted_on, receipt.action] = receipt
     return found
 

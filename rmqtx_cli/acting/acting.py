@@ -25,10 +25,13 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, group_words, stored_text, topic_words
 
 if TYPE_CHECKING:
+    from rmqtx.repairs.acts.course import Course
+    from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.acts.orders import CheckedAct, Conduct
     from rmqtx.repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.words.progress import CountBar
 
 #: More transactions at once need a plan, which another operator can review.
 AT_ONCE_MAX = 20
@@ -179,13 +182,14 @@ def receipts_listing(output: ReceiptOptions, voice: Voice) -> Listing:
 
 
 def carry_out_confirmed(
-    acts: Sequence[CheckedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+    acts: Sequence[CheckedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing,
+    go_on: str = "run the same command again",
 ) -> int:
     """Ask for confirmation, carry out the acts, print the receipts and the changed store; returns the exit status.
 
+    `go_on`: what to do after an interruption.
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
-    from rmqtx.repairs.acts.carry_out import carry_out
     from rmqtx.repairs.receipts.receipts import table
 
     voice = listing.voice
@@ -198,16 +202,48 @@ def carry_out_confirmed(
     if allowed and not act.yes and not _agreed(allowed, found.warning):
         say.line("rmqtx: nothing was done")
         return exit_status.REFUSED_BY_GUARD
-    carry_out(acts, found.medium, journal, conduct, voice.note)
+    try:
+        course = _carry_out(acts, found.medium, journal, conduct, voice)
+    except KeyboardInterrupt:
+        say.line(f"rmqtx: interrupted: the last outcomes may be unknown - {go_on}")
+        raise
     receipts = [checked_act.receipt for checked_act in acts if checked_act.receipt is not None]
     try:
         listing.write(iter(table(receipts).to_batches()))
     finally:  # also if the receipts cannot be printed: what was done is done
         for checked_act in allowed:
-            _say_outcome(checked_act.begun())
+            if checked_act.receipt is not None:
+                _say_outcome(checked_act.receipt)
         voice.note(f"receipts are in {journal.path}")
         found.say_result(voice)
+    not_begun = len(allowed) if found.medium.is_untouched else sum(one.receipt is None for one in allowed)
+    if course.is_stopped and not_begun:
+        say.line(f"rmqtx: interrupted: {count(not_begun, 'transaction')} left, of {len(allowed)} - {go_on}")
+        return exit_status.INTERRUPTED
     return status_of(receipts, is_proof_wanted=conduct.prove)
+
+
+def _carry_out(
+    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice
+) -> Course:
+    """Carry out the acts, with a bar on a terminal; Ctrl-C ends them after the current one. Return their course."""
+    from rmqtx.repairs.acts.carry_out import carry_out
+    from rmqtx.repairs.acts.course import Course
+    from rmqtx_cli.sources.interrupting import stopping
+    from rmqtx_cli.words import progress
+
+    with progress.counted("acting", voice) as bar:
+        course = Course() if bar is None else Course(lambda now: _show_course(bar, now))
+        with stopping(course):
+            carry_out(acts, medium, journal, conduct, voice.note, course)
+    return course
+
+
+def _show_course(bar: CountBar, course: Course) -> None:
+    ended = course.done_count + course.refused_count
+    is_over = course.is_stopped or ended == course.total_count
+    doing = "proving" if is_over else "acting"
+    bar.show(f"{doing}: {course.done_count} done, {course.refused_count} refused", ended, course.total_count)
 
 
 def print_act(checked_act: CheckedAct, voice: Voice) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
@@ -15,12 +17,56 @@ from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from rmqtx.repairs.receipts.plan_file import Plan
+    from rmqtx.repairs.receipts.receipts import Receipt
 
 _OFFSETS = re.compile(r"(?<![\w-])\d+(?![\w-])")
 
 
 #: The options with which a plan of files was made, and with which it must be carried out.
 _OF_FILES = {"commit_log": "--commitlog", "broker_conf": "--broker-conf", "broker_version": "--broker-version"}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlan:
+    """A plan file as receipts name it."""
+
+    file: Path
+    plan: Plan
+    digest: str
+
+    @classmethod
+    def read(cls, file: Path) -> KnownPlan:
+        """Read the file.
+
+        Raises: UnreadableFile; BadText.
+        """
+        from rmqtx.repairs.plans.draft_plan import digest_of
+        from rmqtx.repairs.receipts.plan_file import parse_plan
+
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+        return cls(file, parse_plan(text, str(file)), digest_of(text))
+
+    def is_of(self, receipt: Receipt) -> bool:
+        """Whether a receipt is of a run of this plan."""
+        return receipt.plan is not None and receipt.plan.get("digest") == self.digest
+
+    def progress_lines(self, receipts: Sequence[Receipt]) -> Iterator[str]:
+        """The lines about how far the plan is, by all receipts of a journal, and the command that goes on."""
+        from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
+
+        found = progress_of(self.plan, self.digest, receipts)
+        counts = ", ".join(f"{len(steps)} {word}" for word, steps in found.items() if steps)
+        yield f"{self.file}: {count(len(self.plan.steps), 'step')}: {counts or 'none'}"
+        is_begun = any(map(self.is_of, receipts))
+        others = sum(one.plan is not None and one.plan.get("file") == str(self.file) for one in receipts)
+        if not is_begun and others:
+            number = count(others, "receipt")
+            yield f"{number} of a plan of this name with another text: the file was written again since"
+        if len(found[StepWord.DONE]) < len(self.plan.steps):
+            yield f"next: {apply_command(self.plan, self.file)}{' --continue' if is_begun else ''}"
 
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:

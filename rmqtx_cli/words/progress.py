@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with bytes, rate and time left on a terminal; nothing elsewhere.
+"""Progress of long work: a bar with bytes or a count, rate and time left on a terminal; nothing elsewhere.
 
 A bar names the current step and is removed before the first result is printed.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, Task, TaskID
 
 
 #: The bars on the terminal.
@@ -41,17 +41,60 @@ class Bar:
         self.bar.update(self.line, description=f"{self.what}: {phase}{tasks}{found and f', {found}'}")
 
 
+@dataclass(frozen=True, slots=True)
+class CountBar:
+    """One line on the terminal that counts things, with their rate and the time left."""
+
+    bar: Progress
+    line: TaskID
+
+    def show(self, what: str, done_count: int, total_count: int) -> None:
+        """Show what is done, how many things it concerns, and how many of them are done."""
+        self.bar.update(self.line, description=what, completed=done_count, total=total_count)
+
+
+@contextmanager
+def counted(what: str, voice: Voice) -> Iterator[CountBar | None]:
+    """A bar that counts things while the block runs; None with --quiet or without a terminal."""
+    if voice.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Things in a second."""
+
+        def render(self, task: Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:.1f}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    with _on_terminal(columns) as bar:
+        yield CountBar(bar, bar.add_task(what, total=None))
+
+
+@contextmanager
+def _on_terminal(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        _SHOWN.append(bar)
+        try:
+            yield bar
+        finally:
+            _SHOWN.remove(bar)
+
+
 @contextmanager
 def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
     """A bar that takes (bytes done, bytes in all) while the block runs; None with --quiet or without a terminal."""
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        Progress,
         SpinnerColumn,
         TextColumn,
         TimeRemainingColumn,
@@ -60,12 +103,8 @@ def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), DownloadColumn(binary_units=True),
                TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        _SHOWN.append(bar)
-        try:
-            yield Bar(bar, bar.add_task(what, total=None), what)
-        finally:
-            _SHOWN.remove(bar)
+    with _on_terminal(columns) as bar:
+        yield Bar(bar, bar.add_task(what, total=None), what)
 
 
 def clear() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
 from rmqtx_cli.acting.acting import (
     ActOptions,
@@ -40,7 +41,8 @@ EXAMPLES = (
         "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",
         "show what would be done, and what is stale or refused",
     ),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove; repeat it after an interruption"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --continue", "finish an interrupted run; nothing is repeated"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, at most 20 per second"),
     Example(
         "rmqtx apply plan.json --store /data/store --in-place --undo before.undo --broker-version 5.3.3",
@@ -62,6 +64,13 @@ SkipStaleOption = Annotated[
         help="Skip stale steps and carry out the others; default: do nothing if a step is stale",
     ),
 ]
+ContinueOption = Annotated[
+    bool,
+    typer.Option(
+        "--continue",
+        help="Finish an interrupted run of the same plan; refused if the journal has no act of this plan",
+    ),
+]
 
 
 @with_option_groups
@@ -71,6 +80,7 @@ def command(
     override: OverrideOption = None,
     exact: ExactOption = False,
     skip_stale: SkipStaleOption = False,
+    is_continued: ContinueOption = False,
     *,
     act: ActOptions,
     output: ReceiptOptions,
@@ -82,33 +92,45 @@ def command(
 
     A step is stale if state, op marks, COMMIT or ROLLBACK records or discard copies of its transaction differ from
     those in the plan, or if a record that it names has changed. If a step is stale, nothing is done. The guards are
-    evaluated again too. After an interruption run the same command again: completed steps are skipped, and steps with
-    an unknown outcome are examined first.
+    evaluated again too. Ctrl-C ends the run after the current transaction, and what was sent is proved. --continue
+    finishes a run that was interrupted or killed: completed steps are skipped, and steps with an unknown outcome are
+    examined first. Without --continue a repeated run does the same, and also begins a plan that was never applied.
+    rmqtx receipts --plan PLAN prints how far a plan is.
     """
     from rmqtx.repairs.plans.apply_plan import application, missing_stores
-    from rmqtx.repairs.plans.draft_plan import digest_of
     from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx.repairs.receipts.plan_file import parse_plan
+    from rmqtx_cli.pages.plan_page import KnownPlan, apply_command
 
     conduct = act.conduct(override, reason)
     listing = receipts_listing(output, voice)
-    text = _text(plan)
-    wanted = parse_plan(text, str(plan))
+    known = KnownPlan.read(plan)
+    wanted, digest = known.plan, known.digest
     journal = Journal()
     with acted_on(live, offline, act.live_only, voice) as place:
         if missing := missing_stores(wanted, place.roots):
             _say_other_stores(missing, place.roots)
             return exit_status.STALE_PLAN
+        earlier = place.earlier(journal.read().receipts)
+        if is_continued and not any(map(known.is_of, earlier)):
+            _refuse_to_continue(plan, journal)
         found = application(
-            wanted, {"file": str(plan), "digest": digest_of(text)}, place.earlier(journal.read().receipts),
-            place.medium, conduct, reason=reason, is_exact=exact,
+            wanted, {"file": str(plan), "digest": digest}, earlier, place.medium, conduct, reason=reason,
+            is_exact=exact,
         )
         _show(wanted, found, voice)
         if found.stale and not skip_stale:
             _say_stale(wanted, found)
             return exit_status.STALE_PLAN
-        status = _carried_out(found, place, journal, conduct, act, listing)
+        go_on = f"next: {apply_command(wanted, plan)} --continue"
+        status = _carried_out(found, place, journal, conduct, act, listing, go_on)
     return _status(status, found)
+
+
+def _refuse_to_continue(plan: Path, journal: Journal) -> NoReturn:
+    raise BadRequest(
+        f"nothing to continue: {journal.path} has no act of this plan here, as the file is now",
+        advice=f"rmqtx receipts --plan {quoted(str(plan))}; to begin the plan, leave out --continue",
+    )
 
 
 def _say_other_stores(missing: Sequence[str], roots: Sequence[str]) -> None:
@@ -123,7 +145,8 @@ def _say_stale(plan: Plan, found: Application) -> None:
 
 
 def _carried_out(
-    found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+    found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing,
+    go_on: str,
 ) -> int:
     """Carry out the remaining steps, record outcomes of earlier runs in the journal; return the exit status."""
     from rmqtx.repairs.receipts.recheck import record_recheck
@@ -136,14 +159,7 @@ def _carried_out(
         to = place.offline.to if isinstance(place, ActedOnFiles) else None
         listing.voice.note("nothing left to do" if to is None else f"nothing left to do; {to} was not written")
         return exit_status.DONE
-    return carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
-
-
-def _text(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+    return carry_out_confirmed(found.acts, place, journal, conduct, act, listing, go_on)
 
 
 def _show(plan: Plan, found: Application, voice: Voice) -> None:
@@ -177,6 +193,8 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
 
 def _status(status: int, found: Application) -> int:
     """Exit status of what was carried out, and of what was not."""
+    if status == exit_status.INTERRUPTED:
+        return status
     statuses = [status] if found.acts or not found.stale else []
     statuses += [exit_status.STALE_PLAN] if found.stale else []
     statuses += [exit_status.DONE] if found.stale and found.done else []

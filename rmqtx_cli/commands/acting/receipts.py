@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rmqtx.repairs.receipts.recheck import Standing
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.pages.plan_page import KnownPlan
     from rmqtx_cli.sources.source import Source, SourceOpener
 
 NAME = "receipts"
@@ -47,13 +48,10 @@ EXAMPLES = (
     Example("rmqtx receipts", "all actions, newest first"),
     Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "actions to look into"),
     Example("rmqtx receipts 20261121T112900.123456Z-4f3a9c", "one receipt in full; or give a transaction id"),
+    Example("rmqtx receipts --plan plan.json", "how far a plan is"),
     Example(
         "rmqtx receipts --since 1d --recheck -n 10.0.0.1:9876",
         "test the effects again; exit status 1 if one is gone",
-    ),
-    Example(
-        "rmqtx receipts --recheck --store STORE --journal receipts.jsonl",
-        "the same in files, with a copy of the journal",
     ),
 )
 
@@ -82,6 +80,10 @@ StoreOption = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="STORE", help="With --recheck: read this store instead of live brokers"),
 ]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="PLAN", help="Only acts of this plan file; print how far the plan is"),
+]
 JournalOption = Annotated[
     Path | None,
     typer.Option(
@@ -98,14 +100,18 @@ class ChosenOptions:
     action: ActionOption = None
     outcome: OutcomeOption = None
     since: SinceOption = None
+    plan: PlanOption = None
 
     def chosen(self, voice: Voice) -> _Chosen:
         """Return the parsed conditions.
 
-        Raises: BadRequest.
+        Raises: BadRequest; UnreadableFile, BadText for a file that is not a plan.
         """
+        from rmqtx_cli.pages.plan_page import KnownPlan
+
         since_ms = None if self.since is None else _since_ms(self.since, voice)
-        return _Chosen(self.name, self.action, self.outcome, since_ms)
+        plan = None if self.plan is None else KnownPlan.read(self.plan)
+        return _Chosen(self.name, self.action, self.outcome, since_ms, plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,8 @@ def command(
     """List the actions on transactions, newest first, or print one receipt in full.
 
     With --recheck each transaction is read again: does the effect still hold, and was the transaction decided otherwise
-    since? The exit status is 1 if a transaction contradicts its receipt.
+    since? The exit status is 1 if a transaction contradicts its receipt. With --plan the last lines print how far the
+    plan is (done, unknown, refused, not begun), and the command that goes on.
     """
     from rmqtx.readers.model.reading import Reading
     from rmqtx.repairs.receipts.journal import Journal
@@ -178,6 +185,9 @@ def command(
             record_recheck(book, receipt, standings[receipt.receipt_id])
     _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
+    if chosen.plan is not None:
+        for line in chosen.plan.progress_lines(found.receipts):
+            voice.note(line)
     status = listing.conclude(reading)
     is_contradicted = any(one.word == StandingWord.CONTRADICTED for one in standings.values())
     return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
@@ -232,7 +242,8 @@ class _Chosen:
     """
 
     def __init__(
-        self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
+        self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None,
+        plan: KnownPlan | None,
     ) -> None:
         from rmqtx.repairs.receipts.act_kind import ActKind
         from rmqtx.repairs.receipts.act_outcome import OUTCOMES
@@ -243,6 +254,7 @@ class _Chosen:
             for word in words or ():
                 check_value(column, known[column], word, f"--{column}")
         self._name, self._actions, self._outcomes, self._since_ms = name, actions, outcomes, since_ms
+        self.plan = plan
 
     def takes(self, receipt: Receipt) -> bool:
         """Return whether a receipt meets the conditions."""
@@ -251,6 +263,7 @@ class _Chosen:
             and (not self._actions or receipt.action in self._actions)
             and (not self._outcomes or receipt.outcome in self._outcomes)
             and (self._since_ms is None or receipt.begun_time_ms >= self._since_ms)
+            and (self.plan is None or self.plan.is_of(receipt))
         )
 
 
