@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.opening import Opened
 
-_COMMAND = "plan"
-
 
 class PlanInputs(Protocol):
     """Opened brokers or stores, as `rmqtx plan` reads them."""
+
+    @property
+    def roots(self) -> list[str]:
+        """The brokers or stores."""
 
     def refuse_inside(self, output: Path) -> None:
         """Refuse to write the plan into a store.
@@ -83,6 +85,11 @@ class LivePlanInputs:
     live: Live
     medium: LiveMedium
 
+    @property
+    def roots(self) -> list[str]:
+        """See `PlanInputs`."""
+        return [broker.root for broker in self.live.brokers]
+
     def refuse_inside(self, output: Path) -> None:
         """See `PlanInputs`. Live brokers have no store on this machine."""
 
@@ -118,7 +125,7 @@ class LivePlanInputs:
         stores = [live_plan_store(broker) for broker in self.live.brokers if broker.root in roots]
         made_from = provenance(
             [{"store": one["store"], "taken_time_ms": one["taken_time_ms"]} for one in stores],
-            command=_COMMAND, options=asked_options(context), engine=EngineFacts("live"),
+            command=str(context.info_name), options=asked_options(context), engine=EngineFacts("live"),
             made_time_ms=time.time_ns() // 1_000_000,
         )
         return stores, made_from
@@ -130,6 +137,11 @@ class FilePlanInputs:
 
     opened: Opened
     _reading: VerdictReading | None = field(init=False, default=None)
+
+    @property
+    def roots(self) -> list[str]:
+        """See `PlanInputs`."""
+        return [store.root for store in self.opened.stores]
 
     def refuse_inside(self, output: Path) -> None:
         """See `PlanInputs`."""
@@ -196,7 +208,7 @@ class FilePlanInputs:
         stores = [store for store in self.opened.stores if store.root in roots]
         facts = [store_provenance(store) for store in stores]
         made_from = provenance(
-            facts, command=_COMMAND, options=asked_options(context), engine=EngineFacts("local"),
+            facts, command=str(context.info_name), options=asked_options(context), engine=EngineFacts("local"),
             made_time_ms=time.time_ns() // 1_000_000,
         )
         return [fingerprint(store, one) for store, one in zip(stores, facts, strict=True)], made_from

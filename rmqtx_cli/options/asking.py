@@ -19,7 +19,21 @@ def agreed(question: str, *, advice: str = "--yes acts without asking, --dry-run
 
 def answered(prompt: str, no_terminal: BadRequest) -> bool:
     """Print a prompt; return whether the answer is yes. Raises: `no_terminal` if standard input is not a terminal."""
+    require_terminal(no_terminal)
+    return (typed(prompt) or "").lower() in ("y", "yes")
+
+
+def require_terminal(no_terminal: BadRequest) -> None:
+    """Raise `no_terminal` if standard input is not a terminal."""
     if not sys.stdin.isatty():
         raise no_terminal
+
+
+def typed(prompt: str) -> str | None:
+    """Print a prompt; return the line that is typed, without spaces around it; None at the end of the input."""
     say.prompt(prompt)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    try:
+        line = sys.stdin.readline()
+    except UnicodeDecodeError:
+        return ""
+    return line.strip() if line else None

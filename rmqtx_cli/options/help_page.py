@@ -35,7 +35,8 @@ _REST = "Options"
 #: Sections of options that have another purpose in a command, by command and option.
 _ELSEWHERE: dict[tuple[str, str], str] = {
     ("check", "timeout"): _REST, ("answer", "group"): _REST, ("probe", "group"): _REST, ("probe", "topic"): _REST,
-    ("bundle", "output"): _REST, ("plan", "output"): _REST, **{(name, "group"): _REST for name in PLANNED},
+    ("bundle", "output"): _REST, ("plan", "output"): _REST, ("triage", "output"): _REST,
+    **{(name, "group"): _REST for name in PLANNED},
     **{(name, "to"): "Stores" for name in (*PLANNED, "apply", "set")},
 }  # fmt: skip
 #: Place of an option that is only in a group by `_ELSEWHERE`.

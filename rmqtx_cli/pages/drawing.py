@@ -22,6 +22,7 @@ from rmqtx_cli.pages.deadlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.of_old_stores import flag_text, has_only_prepared
 from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,26 +41,51 @@ _ASKED: dict[str | None, str] = {
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
     now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
-    *, is_wide: bool = False,
+    *, is_wide: bool = False, is_plain: bool = False, is_quiet: bool = False,
 ) -> None:
     """Write the page.
 
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
     `logged`: lines of the broker's logs as events; None if no logs were read. `is_wide`: print tables in full width.
+    `is_plain`: print one line for each fact and event, without tables. `is_quiet`: print no note about columns.
     """
+    if is_plain:
+        _write(stream, map(escaped, _plain_lines(transaction, places, deadline, now_ms, causes, logged)))
+        return
     _write(stream, _head(transaction, deadline, now_ms, _age(transaction, places, now_ms)))
     events = timeline(transaction, places, logged)
-    _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)), is_wide=is_wide)
+    events_view = _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged))
+    _write_table(stream, events, replace(events_view, is_wide=is_wide, is_quiet=is_quiet))
     checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (a commit does not prove consumption)"])
-        _write_table(stream, consumers, _CONSUMERS_VIEW, is_wide=is_wide)
+        _write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=is_wide, is_quiet=is_quiet))
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
     if causes:
         _write(stream, ["", "causes (rmqtx explain WORD)", *map(cause_line, causes)])
+
+
+def _plain_lines(
+    transaction: Transaction, places: Sequence[TimelineSource], deadline: Deadline | None, now_ms: int,
+    causes: Sequence[Mapping[str, Any]], logged: Sequence[dict[str, Any]] | None,
+) -> Iterator[str]:
+    """The page in lines that a screen reader reads one after the other."""
+    yield f"transaction {transaction['transaction_id']}, state {transaction['state']}"
+    for label, text in facts_of(transaction, deadline, now_ms, _age(transaction, places, now_ms)):
+        yield f"{label}: {text}"
+    for number, event in enumerate(timeline(transaction, places, logged).to_pylist(), 1):
+        parts = [event["event"], time_text(event["time_ms"]), event["detail"], event.get("log_text")]
+        parts += [f"{name} offset {event[f'{key}_offset']}" for name, key in (("queue", "queue"), ("log", "commit_log"))
+                  if event[f"{key}_offset"] is not None]  # fmt: skip
+        yield f"event {number}: {', '.join(part for part in parts if part)}"
+    yield from check_cursor_lines(transaction, places)
+    for row in consumers_past(transaction, places).to_pylist():
+        is_past = "past it" if row["is_past"] else "not past it"
+        yield f"consumer group {row['group']}, topic {row['topic']}, queue {row['queue_id']}: {is_past}"
+    yield from (f"cause: {cause_line(cause).strip()}" for cause in causes)
 
 
 def with_events(
@@ -246,8 +272,8 @@ def _write(stream: IO[bytes], lines: Iterable[str]) -> None:
     write_lines(stream, lines, _LABEL_CELLS)
 
 
-def _write_table(stream: IO[bytes], rows: pa.Table, view: View, *, is_wide: bool) -> None:
-    port = TablePort(stream, rows.schema, replace(view, is_wide=is_wide))
+def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
+    port = TablePort(stream, rows.schema, view)
     for batch in rows.to_batches():
         port.write(batch)
     port.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.stand_in.answer_source import AnswerSource
+    from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers
 
 
 PlanOption = Annotated[
@@ -31,7 +31,7 @@ PlanOption = Annotated[
 LedgerOption = Annotated[
     str | None,
     typer.Option(
-        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE"
+        "--ledger", metavar="PLACE", help="The ledger that has the answers: a Parquet or CSV file, or sqlite:///FILE"
     ),
 ]
 MatchOption = Annotated[str | None, MATCH_OPTION]
@@ -39,11 +39,14 @@ DoneOption = Annotated[str | None, done_option(": answer commit")]
 NotDoneOption = Annotated[str | None, not_done_option(": answer rollback")]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOptions:
-    """The source of answers: a plan or a ledger."""
+#: What takes the plan that `reconcile` writes, by command.
+_WITH_PLAN = {"answer": "answer --plan", "triage": "plan show"}
 
-    plan: PlanOption = None
+
+@dataclass(frozen=True, slots=True)
+class LedgerAnswerOptions:
+    """A ledger as a source of answers."""
+
     ledger: LedgerOption = None
     ledger_table: LedgerTableOption = None
     match: MatchOption = None
@@ -51,21 +54,21 @@ class AnswerOptions:
     not_done: NotDoneOption = None
     missing_is_not_done: MissingOption = False
 
-    def words(self, voice: Voice) -> tuple[AnswerSource, dict[str, str] | None]:
-        """The answers of the plan or the ledger; and file and digest of the plan for receipts.
+    def words(self, command: str) -> LedgerAnswers | None:
+        """The answers of the ledger; None if no ledger is given. `command`: whose help names the options.
 
-        Raises: BadRequest; what reading the plan or the ledger raises.
+        Raises: BadRequest; what reading the ledger raises.
         """
-        if (self.plan is None) == (self.ledger is None):
-            raise BadRequest("give exactly one source of answers", advice="--plan FILE or --ledger PLACE")
-        if self.plan is not None:
-            return _plan_words(self.plan, voice)
         needed = {"--match": self.match, "--done": self.done, "--not-done": self.not_done}
+        if self.ledger is None:
+            if given := [name for name, value in needed.items() if value]:
+                raise BadRequest(f"{given[0]} needs --ledger", advice=f"rmqtx {command} --help")
+            return None
         if missing := [name for name, value in needed.items() if not value]:
-            raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="rmqtx answer --help")
-        return self._ledger_words(), None
+            raise BadRequest(f"--ledger needs {', '.join(missing)}", advice=f"rmqtx {command} --help")
+        return self._ledger_words(command)
 
-    def _ledger_words(self) -> AnswerSource:
+    def _ledger_words(self, command: str) -> LedgerAnswers:
         from rmqtx.readers.ledger.ledger import open_ledger
         from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
         from rmqtx.verdicts.ledger.join import reconcile
@@ -77,7 +80,7 @@ class AnswerOptions:
         if query.is_jdbc:
             raise BadRequest(
                 "--ledger jdbc: needs Spark, which is too slow for answers",
-                advice="rmqtx reconcile --plan FILE, then rmqtx answer --plan FILE",
+                advice=f"rmqtx reconcile --plan FILE, then rmqtx {_WITH_PLAN[command]} FILE",
             )
         parsed = query.parsed(
             open_ledger(query.location, query.table, query.text_columns).schema
@@ -91,6 +94,27 @@ class AnswerOptions:
             )
 
         return LedgerAnswers(compare, query.name)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """The source of answers: a plan or a ledger."""
+
+    plan: PlanOption = None
+    given: LedgerAnswerOptions = field(default_factory=LedgerAnswerOptions)
+
+    def words(self, voice: Voice) -> tuple[AnswerSource, dict[str, str] | None]:
+        """The answers of the plan or the ledger; and file and digest of the plan for receipts.
+
+        Raises: BadRequest; what reading the plan or the ledger raises.
+        """
+        if (self.plan is None) == (self.given.ledger is None):
+            raise BadRequest("give exactly one source of answers", advice="--plan FILE or --ledger PLACE")
+        if self.plan is not None:
+            return _plan_words(self.plan, voice)
+        words = self.given.words("answer")
+        assert words is not None
+        return words, None
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]:

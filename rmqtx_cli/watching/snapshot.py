@@ -88,17 +88,8 @@ def _states(source: Source, ids: list[str]) -> dict[str, str]:
 
 def timeline(opener: SourceOpener, identity: str) -> list[str]:
     """Return the lines of `rmqtx show` for one transaction. Raises: the same, and NoSuchTransaction."""
-    from rmqtx.verdicts.causes.diagnosing import diagnosed_each
-    from rmqtx.verdicts.deadlines.deadline import deadline_of
-    from rmqtx_cli.pages.drawing import draw
+    from rmqtx_cli.sources.transaction_page import write_page
 
     stream = io.BytesIO()
-    with opener.opened() as source:
-        reading = source.show(identity)
-        rows = reading.table()
-        causes = diagnosed_each(rows, reading.evidence, None)
-        now_ms = time.time_ns() // 1_000_000
-        for row, row_causes in zip(rows.to_pylist(), causes, strict=True):
-            deadline = deadline_of(row, reading.predicted)
-            draw(row, source.surroundings(), stream, deadline, now_ms, row_causes, [])
+    write_page(opener, identity, stream)
     return [escaped(line) for line in stream.getvalue().decode().splitlines()]

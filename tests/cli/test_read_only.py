@@ -80,12 +80,13 @@ ACTS: dict[str, list[list[str]]] = {
         ["cursor", "set", "--half", "0", "--op", "0", "--store", "STORE", "--to", "OUT/changed", "--yes"],
     ],
 }
-#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; the
-#: exporter and the live screen, which read what `check` reads; and the archive of packages, which reads no store.
+#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`;
+#: triage, which needs a terminal and reads what `plan` reads (test_triage.py); the exporter and the live screen, which
+#: read what `check` reads; and the archive of packages, which reads no store.
 OTHERS = frozenset(
     {
         "apply", "undo", "answer", "probe", "drain", "release", "holds", "receipts", "exporter",
-        "watch", "spark-archive", "producers",
+        "watch", "spark-archive", "producers", "triage",
     }
 )
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.

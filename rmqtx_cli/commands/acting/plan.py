@@ -18,7 +18,6 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import (
     GroupOption,
     LimitOption,
@@ -40,9 +39,7 @@ if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
     from rmqtx.repairs.acts.situation import Situation
     from rmqtx.repairs.plans.draft_plan import PlanDraft
-    from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
-    from rmqtx_cli.output.listing import Listing
 
 NAME = "plan"
 SHOW = "show"
@@ -59,8 +56,6 @@ EXAMPLES = (
     Example("rmqtx plan show plan.json", "print the plan"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
 )
-#: Most refused transactions that are printed one by one; more only with --verbose.
-_REFUSED_SHOWN_MAX = 10
 
 ActionArgument = Annotated[
     str,
@@ -137,12 +132,13 @@ def command(
     """
     from rmqtx.repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
+    from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, write_plan
     from rmqtx_cli.output.listing import Listing
 
     if action == SHOW:
         return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
     output, reason = _needed(action, output, reason)
-    _refuse_file(output, force=force)
+    refuse_file(output, force=force)
     wanted = _Asked(ActKind(action), asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
@@ -152,8 +148,8 @@ def command(
         if not draft.steps:
             say.error(f"no plan written: {_why_empty(situations, draft)}")
             return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
-        plan = _plan(context, draft, source)
-    _write(plan, output, listing, situations)
+        plan = plan_from(context, draft, source)
+    write_plan(plan, output, listing, situations, voice)
     status = listing.conclude(reading)
     return exit_status.SOME_REFUSED if status == exit_status.DONE and draft.refused and asked.ids else status
 
@@ -180,18 +176,11 @@ def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voic
     from rmqtx.repairs.acts.request import ActRequest
     from rmqtx.repairs.plans.draft_plan import drafted
     from rmqtx.repairs.receipts.receipts import whoever
+    from rmqtx_cli.acting.plan_writing import say_refused
 
     draft = drafted(situations, ActRequest(wanted.action, wanted.options.group), reason, whoever())
-    _say_refused(draft, voice)
+    say_refused(draft, voice)
     return draft
-
-
-def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
-    """Return the plan of a draft, with the facts about its stores."""
-    from rmqtx.repairs.plans.draft_plan import plan_of
-
-    stores, made_from = source.facts(context, {root for step in draft.steps for root in step.stores})
-    return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 
 def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
@@ -301,54 +290,10 @@ def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_file(output: Path, *, force: bool) -> None:
-    if str(output) == "-":
-        raise BadRequest("cannot write a plan to stdout, which lists its steps", advice="-o plan.json")
-    if output.exists() and not force:
-        raise BadRequest(f"{output} already exists", advice="give another file, or --force to overwrite it")
-
-
-def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
-    """Write the plan file, list its steps, and name connected producers, which make `apply` refuse."""
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.plan_page import apply_command
-
-    with open_stream(output) as stream:
-        stream.write(plan.text().encode())
-    listing.write(iter(plan.table().to_batches()))
-    _say_producers(situations, listing.voice)
-    listing.voice.note(f"{output}: plan of {count(len(plan.steps), 'step')}; next: {apply_command(plan, output)}")
-
-
-def _say_refused(draft: PlanDraft, voice: Voice) -> None:
-    shown = draft.refused if voice.verbose else draft.refused[:_REFUSED_SHOWN_MAX]
-    for transaction_id, refusal in shown:
-        say.line(f"rmqtx: {transaction_id}: not planned, refused by {with_places(str(refusal))}")
-    if draft.refused:
-        by_guard = [refusal.guard for _, refusal in draft.refused]
-        counted = ", ".join(f"{by_guard.count(name)} by {name}" for name in dict.fromkeys(by_guard))
-        say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
-    shown = draft.to_override if voice.verbose else draft.to_override[:_REFUSED_SHOWN_MAX]
-    for transaction_id, refusal in shown:
-        say.line(f"rmqtx: {transaction_id}: planned, but apply refuses it by {with_places(str(refusal))}")
-    if draft.to_override:
-        say.line(f"rmqtx: planned, but refused by apply without an override: {count(len(draft.to_override), 'step')}")
-
-
 def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
         return "a guard refuses the transaction" if len(rows) == 1 else f"a guard refuses all {len(rows)} transactions"
     return "no transaction meets the conditions - list the pending ones: rmqtx pending"
-
-
-def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
-    from rmqtx.repairs.acts.guard_rules import are_proxies
-
-    groups = {str(one.group): one.conditions.producers for one in situations if one.conditions.producers}
-    for group, producers in groups.items():
-        found = "only a proxy is registered for" if are_proxies(producers) else "a producer of"
-        end = "" if are_proxies(producers) else " is connected"
-        voice.note(f"{found} group {group}{end}: apply refuses (producer-connected) until it disconnects")
 
 
 def steps_view() -> Any:

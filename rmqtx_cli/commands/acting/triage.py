@@ -1,0 +1,282 @@
+"""`rmqtx triage`: go through the pending transactions one by one, and write the answers as a plan."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.verdicts.model.state import State
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import GroupOption, OptionalStoreArguments, StoreOptions, TopicOption, VoiceOptions
+from rmqtx_cli.sources.answer_sources import LedgerAnswerOptions
+from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count, stored_text
+
+if TYPE_CHECKING:
+    from rmqtx.repairs.acts.situation import Situation
+    from rmqtx.repairs.plans.triage import AnswersFile, Triage
+    from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
+    from rmqtx.verdicts.model.reading import VerdictReading
+    from rmqtx.verdicts.model.transaction import Transaction
+    from rmqtx_cli.acting.plan_inputs import PlanInputs
+    from rmqtx_cli.sources.source import SourceOpener
+
+NAME = "triage"
+EXAMPLES = (
+    Example("rmqtx triage -n 10.0.0.1:9876 -o plan.json --reason OPS-4711", "live brokers, one transaction at a time"),
+    Example("rmqtx triage STORE -o plan.json --reason OPS-4711 --by-group", "files of a store, group by group"),
+    Example(
+        "rmqtx triage STORE -o plan.json --reason OPS-4711 --ledger orders.csv "
+        "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'",
+        "with what the ledger has about each",
+    ),
+    Example("rmqtx plan show plan.json", "afterwards: the plan, for review"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "carry it out"),
+)
+
+FileOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="Plan file to write; FILE.answers keeps the answers")
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Reason, kept in plan and receipts")
+]
+OlderThanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than", metavar="DURATION", help="Only transactions whose first half copy is older, like 10m or 2h"
+    ),
+]
+DiscardedOption = Annotated[
+    bool, typer.Option("--discarded", help="Also ask about discarded transactions, for resume; reads the whole log")
+]
+ByGroupOption = Annotated[
+    bool, typer.Option("--by-group", help="Ask once for each producer group and topic")
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="Print lines without columns, for a screen reader")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Begin again: forget kept answers and overwrite an existing plan")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """Which transactions to ask about."""
+
+    group: GroupOption = None
+    topic: TopicOption = None
+    older_than: OlderThanOption = None
+    discarded: DiscardedOption = False
+
+    def read(self, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
+        """Return the reading, and the situations of the transactions that meet the conditions."""
+        from rmqtx.verdicts.model.transaction import Transaction
+
+        reading = source.everything() if self.discarded else source.pending()
+        rows = [Transaction.of(row) for row in reading.table().to_pylist()]
+        rows = [row for row in rows if row.state == State.PENDING or (self.discarded and row.state == State.DISCARDED)]
+        names = Counter(row.transaction_id for row in rows)
+        if several := [name for name, number in names.items() if number > 1]:
+            voice.note(f"left out, because several transactions have the id: {', '.join(several)}")
+        before_ms = None if self.older_than is None else _now_ms() - parse_duration_ms(self.older_than)
+        chosen = [
+            row for row in rows
+            if names[row.transaction_id] == 1 and self.group in (None, row.producer_group)
+            and self.topic in (None, row.topic)
+            and (before_ms is None or (row.half_store_time_ms or 0) <= before_ms)
+        ]
+        return reading, source.situations(chosen)
+
+
+@with_option_groups
+def command(
+    context: typer.Context,
+    store: OptionalStoreArguments = None,
+    *,
+    output: FileOption,
+    reason: ReasonOption,
+    by_group: ByGroupOption = False,
+    plain: PlainOption = False,
+    force: ForceOption = False,
+    asked: AskedOptions,
+    given: LedgerAnswerOptions,
+    files: StoreOptions,
+    voice: VoiceOptions,
+    live: LiveOptions,
+) -> int:
+    """Go through the pending transactions on a terminal, one by one or group by group, and write a plan of the answers.
+
+    Each transaction is printed as rmqtx show prints it, with the ledger's answer if a ledger is given. Keys: c commit,
+    r rollback, e resume, d discard, s skip, a all of this group, w why, b body, u undo, q quit; each is followed by
+    Return. An answer that a guard refuses is not taken. Nothing is sent: rmqtx apply carries out the plan.
+
+    Each answer is on disk at once. After an interruption, or q, the same command goes on; skipped transactions are
+    asked about again at the end. Before the plan is written everything is read again: transactions that were decided
+    meanwhile are left out, and listed.
+    """
+    from rmqtx.repairs.plans.triage import AnswersFile
+    from rmqtx_cli.acting.plan_inputs import plan_inputs
+    from rmqtx_cli.acting.plan_writing import refuse_file
+    from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
+    from rmqtx_cli.options.asking import require_terminal
+    from rmqtx_cli.output.listing import concluded
+    from rmqtx_cli.sources.source import chosen_opener
+
+    require_terminal(NO_TERMINAL)
+    kept = AnswersFile(output)
+    refuse_file(output, force=force or kept.exists)
+    advice = "rmqtx triage STORE -o FILE --reason TEXT, or rmqtx triage -n HOST:PORT -o FILE --reason TEXT"
+    opener = chosen_opener(store or [], live, files, Voice(quiet=True), advice)
+    ledger = given.words(NAME)
+    if force:
+        kept.forget()
+    with plan_inputs(store or [], files, live, advice) as source:
+        source.refuse_inside(output)
+        _say_sources(opener, voice)
+        reading, situations = asked.read(source, voice)
+        triage = _triage(situations, kept, source.roots, reason)
+        _say_begin(triage, voice)
+        words = {} if ledger is None else _ledger_words(ledger, opener, [one.transaction for one in situations])
+        desk = Desk(triage, opener, reading.predicted, words, voice, is_plain=plain, by_group=by_group)
+        try:
+            is_over = desk.run()
+        except KeyboardInterrupt:
+            say.prompt("\n")
+            say.line(f"rmqtx: {kept.path} keeps the answers; no plan was written - the same command goes on")
+            raise
+    status = concluded(reading, voice)
+    _say_end(triage, voice, is_over=is_over)
+    with plan_inputs(store or [], files, live, advice) as source:
+        written = _write(context, triage, source, output, voice)
+    return status if written == exit_status.DONE else written
+
+
+def _say_sources(opener: SourceOpener, voice: Voice) -> None:
+    with opener.opened() as source:
+        for line in source.describe():
+            voice.note(line)
+
+
+def _triage(situations: Sequence[Situation], kept: AnswersFile, roots: Sequence[str], reason: str) -> Triage:
+    """Return what is left to ask: by group, the nearest discard first; what was skipped before comes last."""
+    from rmqtx.repairs.plans.triage import SKIP, Triage
+
+    answers = kept.read(roots)
+    skipped = {name for name, one in answers.items() if one.answer == SKIP}
+    rows = [one.transaction for one in situations]
+    order = _GroupOrder.of(rows)
+    ordered = sorted(
+        situations, key=lambda one: (one.transaction_id in skipped, order.place(one.transaction))
+    )
+    counted = {name: one for name, one in answers.items() if one.action is not None}
+    return Triage({one.transaction_id: one for one in ordered}, kept, roots, reason, counted)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupOrder:
+    """The order of groups: by their nearest discard, then by their oldest transaction."""
+
+    first: Mapping[tuple[str, str], tuple[int, int]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Transaction]) -> _GroupOrder:
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for row in rows:
+            found[_group(row)] = min(found.get(_group(row), _times(row)), _times(row))
+        return cls(found)
+
+    def place(self, row: Transaction) -> tuple[object, ...]:
+        return (*self.first[_group(row)], _group(row), _times(row), row.transaction_id)
+
+
+_NEVER_MS = 1 << 62
+
+
+def _times(row: Transaction) -> tuple[int, int]:
+    return row.discard_at_ms or _NEVER_MS, row.half_store_time_ms or _NEVER_MS
+
+
+def _group(row: Transaction) -> tuple[str, str]:
+    return row.producer_group or "", row.topic or ""
+
+
+def _ledger_words(
+    ledger: LedgerAnswers, opener: SourceOpener, rows: Sequence[Transaction]
+) -> dict[str, GivenAnswer]:
+    """Return what the ledger has about each transaction; others with its keys are looked up, as `answer` does."""
+    from rmqtx.verdicts.model.transaction import Transaction
+
+    def with_key(key: str) -> list[Transaction]:
+        with opener.opened() as source:
+            try:
+                return [Transaction.of(row) for row in source.show(key).table().to_pylist()]
+            except (NoSuchTransaction, EvidenceMissing):
+                return []
+
+    ledger.with_key = with_key
+    return {row.transaction_id: one for row, one in zip(rows, ledger.of(rows), strict=True)} if rows else {}
+
+
+def _say_begin(triage: Triage, voice: Voice) -> None:
+    total, left = len(triage.situations), len(triage.left())
+    if left < total:
+        voice.note(f"{triage.file.path}: {count(total - left, 'answer')} of an earlier run, {left} of {total} left")
+    elif not total:
+        voice.note("no transaction meets the conditions - list the pending ones: rmqtx pending")
+
+
+def _say_end(triage: Triage, voice: Voice, *, is_over: bool) -> None:
+    words = Counter(triage.answers[name].answer for name in triage.situations if name in triage.answers)
+    left = len(triage.left())
+    counts = [f"{number} {word}" for word, number in words.most_common() if word != "open"]
+    voice.note(f"answers: {', '.join(counts) or 'none'}{f', {left} left' if left else ''}")
+    if not is_over:
+        voice.note(f"{triage.file.path} keeps the answers: the same command goes on")
+
+
+def _write(
+    context: typer.Context, triage: Triage, source: PlanInputs, output: Path, voice: Voice
+) -> int:
+    """Read everything again, and write the plan of the answers, also of earlier runs; return the exit status."""
+    from rmqtx.repairs.plans.triage import draft_of
+    from rmqtx_cli.acting.plan_writing import plan_from, say_refused, write_plan
+
+    acts = [one.action for one in triage.answers.values() if one.action is not None]
+    if not acts:
+        return _no_plan("no answer is an act", output, voice)
+    _, situations = AskedOptions(discarded=ActKind.RESUME in acts).read(source, voice)
+    draft, gone = draft_of(triage.answers.values(), {one.transaction_id: one for one in situations})
+    decided = [name for name in gone if name in triage.situations]
+    for name in decided:
+        say.line(f"rmqtx: {name}: not planned: it is no longer pending")
+    if len(gone) > len(decided):
+        voice.note(f"left out: {count(len(gone) - len(decided), 'answer')} of earlier runs, no longer pending")
+    say_refused(draft, voice)
+    if not draft.steps:
+        return _no_plan("no answered transaction is left", output, voice)
+    planned = [one for one in situations if one.transaction_id in {step.transaction_id for step in draft.steps}]
+    write_plan(plan_from(context, draft, source), output, None, planned, voice)
+    return exit_status.SOME_REFUSED if draft.refused or decided else exit_status.DONE
+
+
+def _no_plan(why: str, output: Path, voice: Voice) -> int:
+    output.unlink(missing_ok=True)  # that of an earlier run has steps whose answers were taken back, or are done
+    voice.note(f"no plan written: {why}")
+    return exit_status.DONE
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

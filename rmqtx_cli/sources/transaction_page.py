@@ -1,0 +1,35 @@
+"""The page of `rmqtx show` for one transaction, read again: for screens and questions that show it in between."""
+
+from __future__ import annotations
+
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmqtx_cli.sources.source import SourceOpener
+
+
+def write_page(
+    opener: SourceOpener, identity: str, stream: IO[bytes], *, is_plain: bool = False
+) -> list[dict[str, Any]]:
+    """Write the page of each transaction with this name; return the causes of the last one (rows of DIAGNOSES).
+
+    `is_plain`: lines instead of tables.
+    Raises: NoSuchTransaction; SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
+    """
+    from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+    from rmqtx.verdicts.deadlines.deadline import deadline_of
+    from rmqtx_cli.pages.drawing import draw
+
+    row_causes: list[dict[str, Any]] = []
+    with opener.opened() as source:
+        reading = source.show(identity)
+        rows = reading.table()
+        causes = diagnosed_each(rows, reading.evidence, None)
+        now_ms = time.time_ns() // 1_000_000
+        for row, row_causes in zip(rows.to_pylist(), causes, strict=True):
+            deadline = deadline_of(row, reading.predicted)
+            draw(
+                row, source.surroundings(), stream, deadline, now_ms, row_causes, [], is_plain=is_plain, is_quiet=True
+            )
+    return row_causes
