@@ -106,6 +106,10 @@ class EvidenceUnreadable(EvidenceMissing):
     """No record was found, and files that may hold one cannot be read by this user."""
 
 
+class NotApproved(RmqtxError):
+    """A plan does not have the approval that was required."""
+
+
 class StoreInUse(RmqtxError):
     """A broker or another rmqtx uses the store, so nothing may be changed in it."""
 

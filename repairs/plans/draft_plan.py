@@ -12,7 +12,8 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.plan_file import Plan, Step
+from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, Step
+from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.audit.provenance import tool
 
 
@@ -59,7 +60,9 @@ def plan_of(
     draft: PlanDraft, stores: Sequence[Mapping[str, Any]], made_from: Mapping[str, Any], made_time_ms: int
 ) -> Plan:
     """The plan; `stores` are rows of PLAN_STORES for every store that a step names."""
-    return Plan(tool(), made_time_ms, [dict(store) for store in stores], draft.steps, dict(made_from))
+    writers = {whoever(), *(step.reason_from for step in draft.steps)}  # drafts have reasons of people
+    facts = {**made_from, WRITTEN_BY: sorted(writers)}
+    return Plan(tool(), made_time_ms, [dict(store) for store in stores], draft.steps, facts)
 
 
 def digest_of(text: bytes) -> str:

@@ -14,8 +14,9 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, RecordPlace, Step
 from rmqtx.repairs.receipts.plan_rows import fingerprint, step_of
+from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.audit.provenance import tool
 from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
@@ -59,7 +60,7 @@ class Planner:
                 log.close()
         provenance = {facts["store"]: facts for facts in made_from["stores"]}
         stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
-        return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
+        return Plan(tool(), made_time_ms, stores, steps, {**made_from, WRITTEN_BY: [whoever()]})
 
     def _step(self, row: Mapping[str, Any], logs: dict[str, SegmentedLog]) -> Step:
         transaction = Transaction.of(row)

@@ -36,7 +36,7 @@ _HEAD = JsonForm(
 _LINE = JsonForm(
     "answer",
     pa.struct(
-        [needed(name, pa.string()) for name in ("transaction_id", "answer", "reason", "who")]
+        [needed(name, pa.string()) for name in ("transaction_id", "answer", "reason", "user")]
         + [needed("answered_time_ms", pa.int64())]
     ),
 )
@@ -49,12 +49,12 @@ class GivenAnswer:
     transaction_id: str
     answer: str
     reason: str
-    who: str
+    user: str
     answered_time_ms: int
 
     @property
     def action(self) -> ActKind | None:
-        """The act; None if there is none."""
+        """The act; None for SKIP and OPEN."""
         return ActKind(self.answer) if self.answer in PLANNED else None
 
 
@@ -188,7 +188,7 @@ class Triage:
         return draft
 
     def take_back(self) -> list[str]:
-        """Take back the last answer of this run; return its transactions, none if there is no answer.
+        """Take back the last answer of this run; return its transactions.
 
         Raises: UnwritableFile.
         """
@@ -216,7 +216,7 @@ def draft_of(answers: Iterable[GivenAnswer], situations: Mapping[str, Situation]
     for name, situation in situations.items():
         one = given.pop(name, None)
         if one is not None and one.action is not None:
-            step = drafted([situation], ActRequest(one.action), one.reason, one.who)
+            step = drafted([situation], ActRequest(one.action), one.reason, one.user)
             draft.steps += step.steps
             draft.refused += step.refused
             draft.to_override += step.to_override

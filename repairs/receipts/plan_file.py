@@ -26,6 +26,8 @@ from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.verdicts.model.state import State
 
 PLAN_VERSION = 1
+#: In `made_from`: the authors of the plan, each as user@host.
+WRITTEN_BY = "written_by"
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 
 
@@ -191,6 +193,12 @@ class Plan:
     stores: list[dict[str, Any]]
     steps: list[Step]
     made_from: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def written_by(self) -> tuple[str, ...]:
+        """Its authors; empty for a plan of an earlier release."""
+        writers = self.made_from.get(WRITTEN_BY)
+        return tuple(str(one) for one in writers) if isinstance(writers, list) else ()
 
     def table(self) -> pa.Table:
         """The rows of PLAN_STEPS."""

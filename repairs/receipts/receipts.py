@@ -66,7 +66,12 @@ SETTING_CHANGE = pa.struct(
     ]
 )
 _PLAN = pa.struct(
-    [column("file", pa.string(), "the plan's file"), column("digest", pa.string(), "sha256 of the plan's text")]
+    [
+        column("file", pa.string(), "the plan's file"),
+        column("digest", pa.string(), "sha256 of the plan's text"),
+        column("written_by", pa.string(), "the authors of the plan"),
+        column("approved_by", pa.string(), "the signer of its approval, with the key; null if not required"),
+    ]
 )
 #: One recheck of a receipt.
 RECHECK = pa.struct(

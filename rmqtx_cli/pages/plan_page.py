@@ -32,7 +32,21 @@ class KnownPlan:
 
     file: Path
     plan: Plan
-    digest: str
+    text: bytes
+
+    @property
+    def digest(self) -> str:
+        """The digest by which receipts name it."""
+        from rmqtx.repairs.plans.draft_plan import digest_of
+
+        return digest_of(self.text)
+
+    def known_as(self, approved_by: str | None) -> dict[str, str | None]:
+        """The plan in receipts: file, digest, authors and approver."""
+        return {
+            "file": str(self.file), "digest": self.digest, "written_by": ", ".join(self.plan.written_by) or None,
+            "approved_by": approved_by,
+        }  # fmt: skip
 
     @classmethod
     def read(cls, file: Path) -> KnownPlan:
@@ -40,33 +54,47 @@ class KnownPlan:
 
         Raises: UnreadableFile; BadText.
         """
-        from rmqtx.repairs.plans.draft_plan import digest_of
         from rmqtx.repairs.receipts.plan_file import parse_plan
 
         try:
             text = file.read_bytes()
         except OSError as error:
             raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
-        return cls(file, parse_plan(text, str(file)), digest_of(text))
+        return cls(file, parse_plan(text, str(file)), text)
 
     def is_of(self, receipt: Receipt) -> bool:
         """Whether a receipt is of a run of this plan."""
-        return receipt.plan is not None and receipt.plan.get("digest") == self.digest
+        return _digest(receipt) == self.digest
 
     def progress_lines(self, receipts: Sequence[Receipt]) -> Iterator[str]:
         """The lines about how far the plan is, by all receipts of a journal, and the command that goes on."""
         from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
 
-        found = progress_of(self.plan, self.digest, receipts)
+        digest = self.digest
+        found = progress_of(self.plan, digest, receipts)
         counts = ", ".join(f"{len(steps)} {word}" for word, steps in found.items() if steps)
         yield f"{self.file}: {count(len(self.plan.steps), 'step')}: {counts or 'none'}"
-        is_begun = any(map(self.is_of, receipts))
+        ours = [one for one in receipts if _digest(one) == digest]
+        is_begun = bool(ours)
+        approvals = [str(one.plan.get("approved_by")) for one in ours if one.plan and one.plan.get("approved_by")]
+        people = {
+            "written": self.plan.written_by if ours else (),
+            "approved": approvals,
+            "applied": [one.who for one in ours],
+        }
+        told = [f"{how} by {', '.join(dict.fromkeys(names))}" for how, names in people.items() if names]
+        if told:
+            yield "; ".join(told)
         others = sum(one.plan is not None and one.plan.get("file") == str(self.file) for one in receipts)
         if not is_begun and others:
             number = count(others, "receipt")
             yield f"{number} of a plan of this name with another text: the file was written again since"
         if len(found[StepWord.DONE]) < len(self.plan.steps):
             yield f"next: {apply_command(self.plan, self.file)}{' --continue' if is_begun else ''}"
+
+
+def _digest(receipt: Receipt) -> str | None:
+    return None if receipt.plan is None else receipt.plan.get("digest")
 
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
@@ -77,6 +105,8 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     by_action = Counter(step.action for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
     yield f"plan    {what}; made {time_text(plan.made_time_ms)} by {escaped(plan.made_by)}"
+    if plan.written_by:
+        yield f"by      {escaped(', '.join(plan.written_by))}"
     for reason, number in _by_kind(step.reason for step in steps).most_common():
         yield f"why     {escaped(reason)}{f' ({number})' if number != len(steps) else ''}"
     for (group, topic), number in Counter((step.producer_group, step.topic) for step in steps).most_common():

@@ -96,6 +96,9 @@ def _head(receipt: Receipt) -> Iterator[str]:
         yield named("overridden", ", ".join(receipt.overrides))
     if receipt.plan:
         yield named("plan", f"{receipt.plan.get('file')} {receipt.plan.get('digest') or ''}")
+        for label, key in (("written by", "written_by"), ("approved by", "approved_by")):
+            if value := receipt.plan.get(key):
+                yield named(label, value)
     if receipt.named_copy:
         copy = receipt.named_copy
         yield named("named", f"queue offset {copy.queue_offset} at commit-log offset {copy.commit_log_offset}")

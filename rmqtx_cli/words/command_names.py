@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "resume": "have discarded or lost transactions checked again",
         "close": "end the checks of decided transactions",
         "plan": "write a plan for many transactions, for review",
-        "triage": "go through pending transactions, and write a plan of the answers",
+        "triage": "ask about each pending transaction, write a plan",
         "apply": "carry out a plan, with a receipt for each transaction",
         "answer": "answer the broker's checks for a dead producer group",
         "hold": "keep brokers from discarding open transactions, for a time",

@@ -19,7 +19,7 @@ from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
-from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.receipts import Receipt, whoever
 from rmqtx_cli.commands.acting import apply
 from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx_cli.words.say import Voice
@@ -109,14 +109,16 @@ def test_an_interrupted_run_is_finished_and_nothing_is_repeated(rmqtx: Run, medi
     assert f"interrupted: 7 transactions left, of 12 - next: rmqtx apply {plan} -n HOST:PORT --continue" in first.err
     told = rmqtx("receipts", "--plan", plan, "--format", "csv", "--fields", "transaction_id")
     assert (told.status, len(told.out.splitlines())) == (DONE, 6)
-    assert told.err.splitlines()[-2:] == [
-        f"rmqtx: {plan}: 12 steps: 5 done, 7 not begun", f"rmqtx: next: rmqtx apply {plan} -n HOST:PORT --continue",
+    assert told.err.splitlines()[-3:] == [
+        f"rmqtx: {plan}: 12 steps: 5 done, 7 not begun",
+        f"rmqtx: written by {', '.join(sorted({'me', whoever()}))}; applied by {whoever()}",
+        f"rmqtx: next: rmqtx apply {plan} -n HOST:PORT --continue",
     ]
     second = rmqtx("apply", plan, "--yes", "--continue")
     assert second.status == DONE, second.err
     assert "5 steps done by an earlier run, skipped" in second.err
     assert sorted(number for _, number in medium.acts) == list(range(COUNT))
-    assert rmqtx("receipts", "--plan", plan).err.splitlines()[-1] == f"rmqtx: {plan}: 12 steps: 12 done"
+    assert rmqtx("receipts", "--plan", plan).err.splitlines()[-2] == f"rmqtx: {plan}: 12 steps: 12 done"
     assert "nothing left to do" in rmqtx("apply", plan, "--yes", "--continue").err
     assert len(medium.acts) == COUNT
 

@@ -144,7 +144,7 @@ def test_thirty_transactions_interrupted_killed_resumed_and_applied(rmqtx: Run, 
     assert Counter(json.loads(line)["action"] for line in applied.out.splitlines()) == Counter(given.values())
     rows = rmqtx("audit", new, *where(thirty), "--format", "jsonl", "-q").out.splitlines()
     states = {one["transaction_id"]: one["state"] for one in map(json.loads, rows)}
-    ends = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK"}  # a forged topic table
+    ends = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK"}  # an op message
     assert states == {name: ends[action] for name, action in given.items()}
 
 
@@ -306,7 +306,7 @@ def test_a_torn_file_of_answers_loses_only_what_is_torn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        (b'{"transaction_id": "T1", "answer": "perhaps", "reason": "", "who": "", "answered_time_ms": 1}\n', BadText),
+        (b'{"transaction_id": "T1", "answer": "perhaps", "reason": "", "user": "", "answered_time_ms": 1}\n', BadText),
         (b'{"transaction_id": "T1", "answer": "commit"}\n', BadText),
         (b"nonsense\n", BadText),
     ],
@@ -332,5 +332,5 @@ def test_an_answer_of_now_is_refused_by_now_and_that_is_a_status(thirty: Path, t
     ).status == DONE  # fmt: skip
     talk.type("c")
     assert talk.end() == SOME_REFUSED
-    assert "REFUND-3: not planned: it is no longer pending" in talk.shown
+    assert "REFUND-3: not planned: its state is not PENDING now" in talk.shown
     assert len(read_plan(tmp_path / "plan.json").steps) == 7

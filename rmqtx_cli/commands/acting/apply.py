@@ -41,9 +41,9 @@ EXAMPLES = (
         "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",
         "show what would be done, and what is stale or refused",
     ),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove; a script adds --yes"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876 --continue", "finish an interrupted run; nothing is repeated"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, at most 20 per second"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --require-approval signers", "only if another person signed it"),
     Example(
         "rmqtx apply plan.json --store /data/store --in-place --undo before.undo --broker-version 5.3.3",
         "in the files of a stopped broker",
@@ -71,6 +71,14 @@ ContinueOption = Annotated[
         help="Finish an interrupted run of the same plan; refused if the journal has no act of this plan",
     ),
 ]
+ApprovalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--require-approval", metavar="KEYS",
+        help="Require PLAN.sig: a signature by a second person, not by an author; KEYS is an allowed-signers file of "
+        "ssh-keygen",
+    ),
+]
 
 
 @with_option_groups
@@ -81,6 +89,7 @@ def command(
     exact: ExactOption = False,
     skip_stale: SkipStaleOption = False,
     is_continued: ContinueOption = False,
+    require_approval: ApprovalOption = None,
     *,
     act: ActOptions,
     output: ReceiptOptions,
@@ -96,15 +105,20 @@ def command(
     finishes a run that was interrupted or killed: completed steps are skipped, and steps with an unknown outcome are
     examined first. Without --continue a repeated run does the same, and also begins a plan that was never applied.
     rmqtx receipts --plan PLAN prints how far a plan is.
+
+    An approval is a signature of the plan file: ssh-keygen -Y sign -f KEY -n rmqtx-plan PLAN writes PLAN.sig. The
+    receipts have its authors, its approver and the user of the run.
     """
     from rmqtx.repairs.plans.apply_plan import application, missing_stores
+    from rmqtx.repairs.plans.approval import approval
     from rmqtx.repairs.receipts.journal import Journal
     from rmqtx_cli.pages.plan_page import KnownPlan, apply_command
 
     conduct = act.conduct(override, reason)
     listing = receipts_listing(output, voice)
     known = KnownPlan.read(plan)
-    wanted, digest = known.plan, known.digest
+    wanted = known.plan
+    approved_by = None if require_approval is None else approval(wanted, known.text, plan, require_approval)
     journal = Journal()
     with acted_on(live, offline, act.live_only, voice) as place:
         if missing := missing_stores(wanted, place.roots):
@@ -114,8 +128,7 @@ def command(
         if is_continued and not any(map(known.is_of, earlier)):
             _refuse_to_continue(plan, journal)
         found = application(
-            wanted, {"file": str(plan), "digest": digest}, earlier, place.medium, conduct, reason=reason,
-            is_exact=exact,
+            wanted, known.known_as(approved_by), earlier, place.medium, conduct, reason=reason, is_exact=exact
         )
         _show(wanted, found, voice)
         if found.stale and not skip_stale:

@@ -261,7 +261,7 @@ def _write(
     draft, gone = draft_of(triage.answers.values(), {one.transaction_id: one for one in situations})
     decided = [name for name in gone if name in triage.situations]
     for name in decided:
-        say.line(f"rmqtx: {name}: not planned: it is no longer pending")
+        say.line(f"rmqtx: {name}: not planned: its state is not PENDING now")
     if len(gone) > len(decided):
         voice.note(f"left out: {count(len(gone) - len(decided), 'answer')} of earlier runs, no longer pending")
     say_refused(draft, voice)
