@@ -46,6 +46,12 @@ KINDS: dict[str, Kind] = {
         "its CRC is right, so the broker stored it like this: no consumer can read it; brokers before 4.6.0 put "
         "compressed halves back like this, and their check stops there",
     ),
+    "body-undecoded": Kind(
+        Severity.WARNING,
+        "bodies for which the filter of export --body-decoder printed no text",
+        "their rows are exported with an empty body_decoded; the filter failed, was too slow, or printed an empty line",
+        "export to another directory with a corrected filter",
+    ),
     "store-time-backwards": Kind(
         Severity.NOTE,
         "a record with an earlier store time than the record before it",

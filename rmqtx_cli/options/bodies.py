@@ -1,11 +1,60 @@
-"""Bodies of records as text: the table of records with a text column `body`."""
+"""Bodies of records as text: as they are, in a text column `body`, or by a filter of the user, in `body_decoded`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqtx.readers.model.errors import BadRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from rmqtx.readers.jobs.body_decoder import BodyDecoder
+
+DecoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-decoder", metavar="CMD",
+        help="Filter for bodies: gets each as a line of base64, prints a line of text for each (column body_decoded)",
+    ),
+]
+
+
+def decoder_words(command: str) -> list[str]:
+    """Return the words of a filter's command line; it is run without a shell.
+
+    Raises: BadRequest.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BadRequest(f"--body-decoder {command!r} cannot be split into words: {error}") from error
+    if not words:
+        raise BadRequest("--body-decoder has no command")
+    return words
+
+
+def decoded_bodies(
+    batch: pa.RecordBatch, decoder: BodyDecoder, *, is_text: bool, with_body: bool
+) -> pa.RecordBatch:
+    """Return the batch with the filter's texts as a further column.
+
+    `with_body`: keep the bodies, as text if `is_text`.
+    """
+    import pyarrow as pa
+
+    from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
+
+    texts = pa.array(decoder.decoded(batch["body"].to_pylist()), pa.string())
+    if is_text:
+        batch = with_text_bodies(batch)
+    elif not with_body:
+        place = batch.schema.get_field_index("body")
+        batch = batch.set_column(place, batch.schema.field(place), pa.nulls(batch.num_rows, pa.binary()))
+    return batch.append_column(DECODED_FIELD, texts)
 
 
 def text_schema() -> pa.Schema:

@@ -17,8 +17,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Output": (
         "fields", "sort", "output_format", "output", "partition_by", "summary", "findings", "coverage", "listed",
-        "show", "body", "decompress", "check_crc", "wide", "csv_safe", "timestamps", "hash_all", "with_meta",
-        "fail_on", "exit_code", "textfile", "no_pager",
+        "show", "body", "body_decoder", "decompress", "check_crc", "wide", "csv_safe", "timestamps", "hash_all",
+        "with_meta", "fail_on", "exit_code", "textfile", "no_pager",
     ),
     "Stores": (
         "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version", "proxy_conf",

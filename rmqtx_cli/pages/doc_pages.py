@@ -27,8 +27,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     ),
     "record": (
         "record-damaged", "record-body-crc", "record-header", "record-properties", "record-property-crc",
-        "body-stream", "store-time-backwards", "blank-length", "tail-torn", "tail-foreign", "copies-contradict",
-        "words-contradict", "record-left-out", "log-missing",
+        "body-stream", "body-undecoded", "store-time-backwards", "blank-length", "tail-torn", "tail-foreign",
+        "copies-contradict", "words-contradict", "record-left-out", "log-missing",
     ),
     "recovery": (
         "start-refused", "start-endless", "start-cuts-log", "start-deletes-segment", "start-leaves-out",

@@ -159,6 +159,11 @@ class BrokerSource:
     def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """See `Source`. Responses of a broker are not stored: they have no provenance."""
 
+    def record(self, store: str, commit_log_offset: int) -> bytes | None:
+        """See `Source`."""
+        broker = next(one for one in self.brokers.brokers if one.root == store)
+        return broker.view(commit_log_offset)
+
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
         from rmqtx.remoting.live.surroundings import LiveSurroundings

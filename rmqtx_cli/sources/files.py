@@ -161,6 +161,20 @@ class FileSource:
 
         add_provenance(context, listing, self.stores)
 
+    def record(self, store: str, commit_log_offset: int) -> bytes | None:
+        """See `Source`."""
+        from rmqtx.readers.log.record_at import block_at
+
+        log = next(one for one in self.stores if one.root == store).log()
+        try:
+            block = block_at(log, commit_log_offset)
+        finally:
+            log.close()
+        if block is None:
+            return None
+        begin = int(block.starts[0])
+        return bytes(block.raw[begin : begin + int(block.lengths[0])])
+
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
         from rmqtx.verdicts.audit.timeline import StoreTimelineSource

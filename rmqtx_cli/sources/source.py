@@ -71,6 +71,9 @@ class Source(Protocol):
     def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """Add the provenance to a listing whose output contains one; live brokers have none."""
 
+    def record(self, store: str, commit_log_offset: int) -> bytes | None:
+        """The record at a commit-log offset of a store or broker, as in the log; None if it cannot be read."""
+
     def surroundings(self) -> Sequence[TimelineSource]:
         """For each store or broker the records, cursors and settings around the evidence, for timelines."""
 

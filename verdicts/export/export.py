@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rmqtx.readers.jobs.body_decoder import DECODED, DECODED_FIELD, BodyDecoder
 from rmqtx.readers.jobs.scan_job import SplitResult
 from rmqtx.readers.log.commit_log import record_columns, span_findings
 from rmqtx.readers.log.log_end import is_behind_end
@@ -53,8 +54,9 @@ _BATCH_RECORDS_MAX = 16_384
 class ExportJob:
     """Export records, halves or ops (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
 
-    `columns`: those of the table that the files get. `decompress`: bodies as the producer made them. `provenance` is
-    written into each file, together with the range of the log that the file covers. A range at the end of a log gets
+    `columns`: those of the table that the files get. `decompress`: bodies as the producer made them.
+    `decoder`: the command line of a filter that makes the column `body_decoded`, one process for each range.
+    `provenance` is written into each file, together with the range of the log that the file covers. A range at the end of a log gets
     its files after all splits before it are read: only then is the end of the log's data known.
     """
 
@@ -64,6 +66,7 @@ class ExportJob:
     form: FileForm
     done: Done
     decompress: bool = False
+    decoder: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -106,6 +109,7 @@ class ExportJob:
         scan = part.scan()
         make = _MAKERS[self.table]
         rows_count, decoded_bytes, last_position = 0, 0, None
+        decoder = BodyDecoder(self.decoder)
         try:
             for block in scan:
                 if not decoded_bytes and self._is_stale(part, first, block):
@@ -115,14 +119,19 @@ class ExportJob:
                 decoded_bytes += int(own.lengths.sum())
                 last_position = int(block.positions[-1]) if len(block) else last_position
                 for rows in make(self, own, part.store.root):
-                    files.write(rows)
+                    files.write(_with_decoded(rows, decoder) if self.decoder else rows)
                     rows_count += rows.num_rows
                     if self.table == "ops":
                         result.findings.extend(op_findings(rows, part.store.root))
             written = files.close()
         except BaseException:
             files.abort()
+            decoder.close(is_orderly=False)
             raise
+        decoder.close()
+        if (note := decoder.note()) is not None:
+            file = part.segment.file
+            result.findings.append(Finding(part.store.root, "body-undecoded", file, first, actual=note))
         spans = [span for span in scan.spans if span.position_bytes >= first]  # others are reported already
         result.spans.extend(spans)
         result.decoded_bytes += decoded_bytes
@@ -148,7 +157,7 @@ class ExportJob:
 
     def _files(self, part: Split, first: int) -> PartitionFiles:
         stem = f"{store_id(part.store)}-{part.segment.base_offset:020d}-{first}"
-        schema = pa.schema([ALL_TABLES[self.table].field(name) for name in self.columns])
+        schema = pa.schema([_field(self.table, name) for name in self.columns])
         made_from = {
             **self.provenance, "store": part.store.root, "segment": part.segment.file,
             "base_offset": part.segment.base_offset, "from_position": first,
@@ -196,8 +205,19 @@ def _covered_end(part: Split, spans: list[Span], last_position: int | None) -> i
     return min(end, part.to_position)
 
 
+def _field(table: str, name: str) -> pa.Field:
+    return DECODED_FIELD if name == DECODED else ALL_TABLES[table].field(name)
+
+
+def _with_decoded(rows: pa.RecordBatch, decoder: BodyDecoder) -> pa.RecordBatch:
+    """Return the rows with the texts of a filter; the writer takes the columns of the files."""
+    texts = pa.array(decoder.decoded(rows["body"].to_pylist()), pa.string())
+    return rows.append_column(DECODED_FIELD, texts)
+
+
 def _record_rows(job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
-    names = list(dict.fromkeys([*job.columns, *PARTITIONINGS["records"].columns]))
+    stored = [name for name in job.columns if name != DECODED]
+    names = list(dict.fromkeys([*stored, *PARTITIONINGS["records"].columns, *(["body"] if job.decoder else [])]))
     schema = pa.schema([ALL_TABLES["records"].field(name) for name in names])
     found = []
     for first in range(0, len(block), _BATCH_RECORDS_MAX):

@@ -14,6 +14,7 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
+from rmqtx_cli.options.bodies import DecoderOption, decoder_words
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
@@ -89,6 +90,19 @@ class FilesOptions:
     form: RowForm = field(default_factory=RowForm)
     fields: FieldsOption = None
     body: BodyOption = Bodies.NONE
+    body_decoder: DecoderOption = None
+
+    @property
+    def decoder(self) -> tuple[str, ...]:
+        """The words of the filter for bodies; none without one.
+
+        Raises: BadRequest.
+        """
+        if self.body_decoder is None:
+            return ()
+        if self.body is Bodies.RAW:
+            raise BadRequest("--body raw and --body-decoder contradict each other: a filter gets decompressed bodies")
+        return tuple(decoder_words(self.body_decoder))
 
     def check(self, to: str) -> None:
         """Refuse impossible formats and places.
@@ -111,6 +125,8 @@ class FilesOptions:
             "table": table.value, "columns": columns, "format": self.output_format.value, "body": self.body.value,
             "timestamps": self.form.timestamps,
         }  # fmt: skip
+        if self.body_decoder is not None:
+            settings["body_decoder"] = self.body_decoder
         if self.output_format is OutputFormat.CSV:
             settings["csv_safe"] = self.form.csv_safe
             if not self.form.csv_safe:
@@ -137,6 +153,9 @@ def command(
     A file gets its name when it is complete. The next run continues an interrupted one, or adds the rows that are new:
     no row is written twice. Transactions change as the log grows, so each run replaces them. With Spark, all tasks must
     be able to write to the directory.
+
+    --body-decoder CMD writes what a filter makes of each body into the column body_decoded, as rmqtx search prints it;
+    each process that reads the log runs a filter of its own.
     """
     from rmqtx.verdicts.export.export import EXPORTED
     from rmqtx.verdicts.export.export_manifest import opened_directory
@@ -147,7 +166,8 @@ def command(
 
     kind.check(to)
     directory = Path(to).absolute()
-    columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE)
+    decoder = kind.decoder
+    columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE, is_decoded=bool(decoder))
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
     opened = _opened(table, store, files, Path(to), voice)
     undecidable: Counter[str] = Counter()
@@ -156,7 +176,7 @@ def command(
         engine_run(context, "exporting", opened.stores, listing, engine, provenance, is_wanted=True) as run,
     ):
         form = form_of(kind.output_format, kind.form, with_meta=provenance.with_meta)
-        task = _ExportRun(table, columns, directory, form, _stored_provenance(run, directory))
+        task = _ExportRun(table, columns, directory, form, _stored_provenance(run, directory), decoder)
         reading = task.reading(run, opened, done, kind.body, undecidable)
         written = _written(reading, listing if listed else None)
     voice.note(f"{to}: {written.line()}")
@@ -196,6 +216,7 @@ class _ExportRun:
     directory: Path
     form: FileForm
     facts: dict[str, Any]
+    decoder: tuple[str, ...]
 
     def reading(
         self, run: EngineRun, opened: Opened, done: Done, body: Bodies, undecidable: Counter[str]
@@ -221,7 +242,8 @@ class _ExportRun:
         from rmqtx.verdicts.export.export import ExportJob
 
         return ExportJob(
-            self.table.value, tuple(self.columns), str(self.directory), self.form, done, body is Bodies.INFLATED,
+            self.table.value, tuple(self.columns), str(self.directory), self.form, done,
+            body is Bodies.INFLATED or bool(self.decoder), self.decoder,
             {name: self.facts[name] for name in ("custody_version", "made_by", "command")},
         )
 
@@ -234,7 +256,7 @@ def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> 
         yield batch
 
 
-def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
+def _columns(table: Table, fields: str | None, *, with_body: bool, is_decoded: bool) -> list[str]:
     """Return the columns of the files: all without bodies, or those of --fields."""
     from rmqtx.readers.model.tables import ALL_TABLES
     from rmqtx_cli.options.columns import chosen_columns
@@ -242,9 +264,10 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     schema = ALL_TABLES[table.value]
     default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
     chosen = chosen_columns(fields, schema, default)
-    if with_body and table is not Table.RECORDS:
-        raise BadRequest("--body is for the table records")
-    return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
+    if (with_body or is_decoded) and table is not Table.RECORDS:
+        raise BadRequest("--body and --body-decoder are for the table records")
+    with_bodies = [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
+    return [*with_bodies, *(["body_decoded"] if is_decoded else [])]
 
 
 def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.commitlog import BodyOption
 from rmqtx_cli.commands.decode.shared import RangeOptions
+from rmqtx_cli.options.bodies import DecoderOption, decoded_bodies, decoder_words
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
@@ -35,6 +36,7 @@ from rmqtx_cli.words.text import stored_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.readers.jobs.body_decoder import BodyDecoder
     from rmqtx.readers.jobs.search_conditions import SearchConditions
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
@@ -127,13 +129,33 @@ class SearchOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BodiesOptions:
+    """How bodies are printed."""
+
+    body: BodyOption = BodyForm.NONE
+    body_decoder: DecoderOption = None
+
+    @property
+    def decoder(self) -> list[str] | None:
+        """The words of the filter for bodies; None without one.
+
+        Raises: BadRequest.
+        """
+        if self.body_decoder is None:
+            return None
+        if self.body is BodyForm.RAW:
+            raise BadRequest("--body raw and --body-decoder contradict each other: a filter gets decompressed bodies")
+        return decoder_words(self.body_decoder)
+
+
 @with_option_groups
 def command(
     context: typer.Context,
     store: StoreArguments,
     *,
     asked: SearchOptions,
-    body: BodyOption = BodyForm.NONE,
+    bodies: BodiesOptions,
     where: WhereOption = None,
     limit: LimitOption = None,
     fail_on: FailOnOption = None,
@@ -146,6 +168,10 @@ def command(
     """Find the records of the commit log that meet all given conditions.
 
     Reads the whole log. --body text prints decompressed bodies, --body raw prints them as stored.
+
+    --body-decoder CMD runs a filter once and prints what it makes of each body: it reads one line of base64 for each
+    body, and prints one line of text for each, in the same order and at once (flushed), or an empty line. A filter that
+    fails, or takes longer than 10 s for an answer, is ended with a note; the records are printed without its text.
     """
     from rmqtx.readers.jobs.search import Search
     from rmqtx.readers.storage.file_systems import expand
@@ -157,16 +183,21 @@ def command(
         words = [word for word in store if "/" not in word and not Path(word).exists()]
         tried = f"rmqtx search STORE --key {quoted(words[0])}, or " if words and len(store) > 1 else ""
         raise BadRequest("no search condition given", advice=f"{tried}add --key, --id, --topic or another condition")
-    found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
+    decoder = bodies.decoder
+    places = expand(store)
+    found = _Found(bodies.body, output.fields, with_store=len(places) > 1, is_decoded=decoder is not None)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
     listing.refuse_unread(found.unread)
     stores = _opened(places, commit_log, output.output, voice)
     with engine_run(context, "searching", stores, listing, engine, provenance) as run:
         reading = run.engine.run_job(
-            Search(conditions, found.columns(listing), inflates=found.is_text), stores,
+            Search(conditions, found.columns(listing), inflates=found.is_text or found.is_decoded), stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=run.progress,
         )
-        _write(reading, listing, is_text=found.is_text)
+        if decoder is None:
+            _write(unread_batches(reading, is_text=found.is_text), listing)
+        else:
+            _write_decoded(reading, listing, decoder, found)
     _say(listing, reading, asked.topic, stores, voice)
     return listing.conclude(reading)
 
@@ -181,9 +212,20 @@ def _opened(paths: list[str], commit_log: list[str] | None, output: Path | None,
     return stores
 
 
-def _write(reading: Reading, listing: Listing, *, is_text: bool) -> None:
+def _write_decoded(reading: Reading, listing: Listing, words: list[str], found: _Found) -> None:
+    """Write the records that were found, with what a filter makes of their bodies."""
+    from rmqtx.readers.jobs.body_decoder import BodyDecoder
+
+    with BodyDecoder(words) as decoder:
+        batches = unread_batches(reading, is_text=False)
+        _write(found.decoded(batches, decoder), listing)
+        batches.close()
+    if (note := decoder.note()) is not None:
+        listing.voice.note(note)
+
+
+def _write(batches: Generator[pa.RecordBatch, None, None], listing: Listing) -> None:
     """Write the records that were found, with their number above."""
-    batches = unread_batches(reading, is_text=is_text)
     listing.write(batches, answer=lambda: listing.rows_lines("record"))
     batches.close()  # at a limit the rest stays unread
 
@@ -203,14 +245,18 @@ def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Sto
 class _Found:
     """How the records found are listed."""
 
-    def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool) -> None:
+    def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool, is_decoded: bool) -> None:
+        from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
         from rmqtx.readers.model.tables import RECORDS
         from rmqtx_cli.options.bodies import text_schema
 
         self.is_text = body is BodyForm.TEXT
         self.schema = text_schema() if self.is_text else RECORDS
+        self.is_decoded = is_decoded
         self._with_body = body is not BodyForm.NONE or "body" in (fields or "").split(",")
-        self.view = _view(with_body=self._with_body, with_store=with_store)
+        if is_decoded:
+            self.schema = self.schema.append(DECODED_FIELD)
+        self.view = _view(with_body=self._with_body, with_store=with_store, is_decoded=is_decoded)
 
     @property
     def unread(self) -> dict[str, str]:
@@ -219,13 +265,22 @@ class _Found:
 
     def columns(self, listing: Listing) -> tuple[str, ...]:
         """Return the columns to read; bodies only if they are printed."""
-        return tuple(name for name in listing.needed if name != "body" or self._with_body)
+        read = [name for name in listing.needed if name != "body_decoded" and (name != "body" or self._with_body)]
+        return tuple(dict.fromkeys([*read, *(["body"] if self.is_decoded else [])]))
+
+    def decoded(
+        self, batches: Iterator[pa.RecordBatch], decoder: BodyDecoder
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches with the texts of a filter."""
+        for batch in batches:
+            yield decoded_bodies(batch, decoder, is_text=self.is_text, with_body=self._with_body)
 
 
-def _view(*, with_body: bool, with_store: bool) -> View:
+def _view(*, with_body: bool, with_store: bool, is_decoded: bool) -> View:
     from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
 
     more = [plain("body", ALWAYS, may_be_cut=True)] if with_body else []
+    more += [plain("body_decoded", ALWAYS, may_be_cut=True)] if is_decoded else []
     more += [plain("store", 4, may_be_cut=True)] if with_store else []
     return View((*VIEWS["records"].columns, *more), "no such records")
 

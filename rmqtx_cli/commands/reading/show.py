@@ -12,6 +12,7 @@ import typer
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
+from rmqtx_cli.options.bodies import DecoderOption, decoder_words
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
     AtOption,
@@ -26,7 +27,7 @@ from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import stored_text
+from rmqtx_cli.words.text import escaped, stored_text
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
@@ -61,6 +62,22 @@ StoreOption = Annotated[
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
 
 
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """How one transaction is printed."""
+
+    no_pager: NoPagerOption = False
+    body_decoder: DecoderOption = None
+
+    @property
+    def decoder(self) -> list[str] | None:
+        """The words of the filter for bodies; None without one.
+
+        Raises: BadRequest.
+        """
+        return None if self.body_decoder is None else decoder_words(self.body_decoder)
+
+
 @with_option_groups
 def command(
     identity: IdArgument,
@@ -71,8 +88,8 @@ def command(
     proxy_conf: ProxyConfOption = None,
     output_format: FormatOption = None,
     output: OutputOption = None,
-    no_pager: NoPagerOption = False,
     *,
+    page: PageOptions,
     form: RowForm,
     logs: LogOptions,
     source: SourceOptions,
@@ -87,15 +104,20 @@ def command(
     broker's log with commitLogOffset= or offset= is a place too. Several keys name the transaction that has them all.
     For half:N and op:N the log is scanned: several records can have one number, and all are listed. A live broker
     returns only the record to which its queue leads now, and finds a record only by its first byte.
+
+    --body-decoder CMD prints what a filter makes of the message's body, as rmqtx search does.
     """
     identity = identity.strip()
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     logs.check()
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _TransactionPage(output_format, form, output, at_ms, source.voice, logs, proxy_conf, is_paged=not no_pager)
+    written = _TransactionPage(
+        output_format, form, output, at_ms, source.voice, logs, proxy_conf, is_paged=not page.no_pager,
+        decoder=page.decoder,
+    )
     with opener.opened(output) as opened:
-        return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
+        return written.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +132,16 @@ class _TransactionPage:
     logs: LogOptions
     proxy_conf: Path | None
     is_paged: bool
+    decoder: list[str] | None = None
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
         """Print one transaction as a page, several as a list; return the exit status."""
+        import pyarrow as pa
+
+        from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
         from rmqtx.verdicts.deadlines.deadline import deadline_of
         from rmqtx_cli.output.listing import Listing
+        from rmqtx_cli.output.page import write_lines
         from rmqtx_cli.output.pager import paged
         from rmqtx_cli.output.port import chosen_format
         from rmqtx_cli.output.views import transactions_view
@@ -133,6 +160,9 @@ class _TransactionPage:
         causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
         table = rows if is_page else with_events(found, places, schema, reading.predicted, causes, logged)
+        texts = self._bodies(found, source)
+        if texts is not None and not is_page:
+            table = table.append_column(DECODED_FIELD, pa.array(texts, pa.string()))
         # "if the broker starts now" is the moment that the prediction begins with: reading takes no time away from it
         starts = [one.start_ms for one in reading.predicted.values() if one.start_ms]
         now_ms = min(starts, default=time.time_ns() // 1_000_000) if self.at_ms is None else self.at_ms
@@ -145,12 +175,28 @@ class _TransactionPage:
                     found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0],
                     is_wide=self.form.wide,
                 )
+                if texts is not None:
+                    body = texts[0] or "no text: the body cannot be read, or the filter printed none"
+                    write_lines(stream, ["", f"body    {escaped(body)}"], len("body    "))
         else:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
         is_incomplete = any(row["state"] == State.UNDECIDABLE for row in found) or any(map(logs.is_missed, causes))
         return listing.conclude(reading, has_undecidable=is_incomplete)
+
+    def _bodies(self, found: list[dict[str, Any]], source: Source) -> list[str | None] | None:
+        """For each transaction its body by the filter; None without a filter."""
+        from rmqtx.readers.jobs.body_decoder import BodyDecoder
+        from rmqtx_cli.sources.message_bodies import message_body
+
+        if self.decoder is None:
+            return None
+        with BodyDecoder(self.decoder) as decoder:
+            texts = decoder.decoded([message_body(row, source) for row in found])
+        if (note := decoder.note()) is not None:
+            self.voice.note(note)
+        return texts
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
