@@ -281,7 +281,7 @@ TRANSACTIONS = pa.schema(
             "causes", pa.list_(pa.string()),
             "why the transaction is unusual: the words of the causes that explain it, then, with a ? at the end, of "
             "those that only could; empty if none fits. Without causes of whole producer groups, which rmqtx diagnose "
-            "finds; null for a past time, and in rows of audit --follow (rmqtx explain WORD)",
+            "finds; null for a past time (rmqtx explain WORD)",
             words="causes_found",
         ),
         column(

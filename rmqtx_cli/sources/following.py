@@ -52,11 +52,11 @@ def refuse_columns_not_followed(listing: Listing) -> None:
 
     Raises: BadRequest for the first that is named.
     """
-    from rmqtx.verdicts.follow.change_log import NOT_FOLLOWED
+    from rmqtx.readers.model.tables import FUTURE_COLUMNS
 
     for option, columns in listing.named_by_options.items():
         for name in columns:
-            if name in NOT_FOLLOWED:
+            if name in FUTURE_COLUMNS:
                 raise BadRequest(
                     f"{option}: {name} cannot be combined with --follow, which leaves it empty",
                     advice="run rmqtx audit without --follow, which fills this column",

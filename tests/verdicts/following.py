@@ -25,7 +25,7 @@ def _key(row: dict[str, Any]) -> _Key:
 
 def _without_deadlines(rows: pa.Table) -> pa.Table:
     """Rows as a following audit gives them: without what would change at every step."""
-    for name in (*FUTURE_COLUMNS, "causes"):
+    for name in FUTURE_COLUMNS:
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place), pa.nulls(rows.num_rows, rows.schema.field(place).type))
     return rows

@@ -18,10 +18,8 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
 
-#: The columns of TRANSACTIONS that are calculated for a whole store at one time; null in verdicts that are followed.
-NOT_FOLLOWED = (*FUTURE_COLUMNS, "causes")
-#: The columns of TRANSACTIONS that follow from a verdict.
-FOLLOWED = pa.schema([field for field in TRANSACTIONS if field.name not in NOT_FOLLOWED])
+#: The columns of TRANSACTIONS that are followed; the others are null in followed verdicts.
+FOLLOWED = pa.schema([field for field in TRANSACTIONS if field.name not in FUTURE_COLUMNS])
 #: What identifies a transaction in a table.
 KEY = ("store", "transaction_id", "producer_group", "topic")
 #: One changed verdict: the new one, or only its key if a new audit no longer finds it; and what the one before had.

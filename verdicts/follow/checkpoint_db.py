@@ -37,18 +37,23 @@ from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
-#: Columns of `verdicts` that are text: `store` is a number in the file, and flags are joined words.
+#: Columns of `verdicts` with joined words.
+JOINED_WORDS = ("flags", "causes")
+#: Columns of `verdicts` that are text: `store` is a number in the file.
 _VERDICT_TEXTS = {
-    "flags", *(field.name for field in TRANSACTIONS if pa.types.is_string(field.type) and field.name != "store")
+    *JOINED_WORDS, *(field.name for field in TRANSACTIONS if pa.types.is_string(field.type) and field.name != "store")
 }  # fmt: skip
 #: The columns of `verdicts`: those of TRANSACTIONS without lists, and counts and digest of the lists.
 VERDICT_COLUMNS = (
     "hash",
-    *(name for name in TRANSACTIONS.names if name == "flags" or not pa.types.is_list(TRANSACTIONS.field(name).type)),
+    *(
+        name for name in TRANSACTIONS.names
+        if name in JOINED_WORDS or not pa.types.is_list(TRANSACTIONS.field(name).type)
+    ),
     "half_copies_count", "op_marks_count", "final_records_count", "discard_copies_count", "evidence_digest",
 )
 WITNESS_TABLES: dict[str, pa.Schema] = {
@@ -109,7 +114,7 @@ _KEPT = {
     "view": JsonForm(
         "checkpoint of this version",
         pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
-                   *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
+                   *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside", "evidence")),
                    *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),
                    needed("foreign", list_of(struct_of(MisdirectedDecision)))]),
         is_open=True,

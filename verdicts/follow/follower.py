@@ -24,16 +24,19 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.follow.change_log import ChangeLog, forget_table
-from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
+from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, FollowDatabase, signed
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judge import judge
 
@@ -125,12 +128,12 @@ class Follower:
             for log in logs:
                 log.begin()
             self._read_on(logs, progress)
-            views = self._conclude(step, logs, facts)
+            views, evidence = self._conclude(step, logs, facts)
             for log in logs:
                 step.bytes_read += log.bytes_read
                 step.bytes_forgotten += log.bytes_forgotten
                 step.has_grown |= log.has_grown
-            yield from self._judge(step, views)
+            yield from self._judge(step, views, evidence)
             if step.bytes_forgotten:
                 self._database.shrink()
 
@@ -151,19 +154,20 @@ class Follower:
 
     def _conclude(
         self, step: FollowStep, logs: list[LogFollower], facts: dict[str, StoreFacts]
-    ) -> dict[str, StoreView]:
+    ) -> tuple[dict[str, StoreView], dict[str, StoreEvidence]]:
         database = self._database
         conclusions: list[tuple[LogFollower, Conclusion]] = []
         for log in logs:
             conclusion = conclude(facts[log.store.root], log.split_facts(), log.unmatched())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
-        views = views_of({conclusion.facts.store.root: conclusion.facts for _, conclusion in conclusions})
+        facts = {conclusion.facts.store.root: conclusion.facts for _, conclusion in conclusions}
+        views, evidence = views_of(facts), {root: store_evidence(fact) for root, fact in facts.items()}
         with database.transaction():
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:
                 self._keep_damaged(log, conclusion)
-                words = view_words(views[log.store.root])
+                words = view_words(views[log.store.root], evidence[log.store.root])
                 if database.meta("judges_all") is None:
                     mark_unsettled(database, log.number, database.of_store(log.number, "view"), words)
                 database.set_of_store(log.number, "view", words)
@@ -171,7 +175,7 @@ class Follower:
                 database.index_witnesses()
                 database.mark_all_unjudged()
                 database.set_meta("judges_all", None)
-        return views
+        return views, evidence
 
     def _keep_ties(self, ties: list[tuple[str, str]]) -> None:
         """Store the pairs of identities that must be judged together; new and removed pairs are judged again."""
@@ -204,11 +208,13 @@ class Follower:
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
-    def _judge(self, step: FollowStep, views: Mapping[str, StoreView]) -> Iterator[pa.RecordBatch]:
+    def _judge(
+        self, step: FollowStep, views: Mapping[str, StoreView], evidence: Mapping[str, StoreEvidence]
+    ) -> Iterator[pa.RecordBatch]:
         groups = self._groups()
         while chosen := self._chunk(groups):
             self._database.choose(chosen)
-            compared = self._compare(step, views)
+            compared = self._compare(step, views, evidence)
             if compared.reported is not None and compared.reported.num_rows:
                 yield from compared.reported.combine_chunks().to_batches()
             before, now = compared.before, compared.now
@@ -232,7 +238,9 @@ class Follower:
         chosen = {row[0] for row in rows}
         return chosen.union(*(groups[value] for value in chosen & groups.keys()))
 
-    def _compare(self, step: FollowStep, views: Mapping[str, StoreView]) -> _Compared:
+    def _compare(
+        self, step: FollowStep, views: Mapping[str, StoreView], evidence: Mapping[str, StoreEvidence]
+    ) -> _Compared:
         """Judge the chosen and compare with the verdicts before."""
         witnesses, lone = self._database.witnesses()
         compared = _Compared(self._database.verdicts())
@@ -241,7 +249,7 @@ class Follower:
             rows.num_rows
             for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
         ):
-            verdicts = compared.verdicts = _without_times(judge(witnesses, views))
+            verdicts = compared.verdicts = _without_times(with_causes(judge(witnesses, views), evidence))
             now = compared.now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}
             rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
@@ -264,7 +272,7 @@ class Follower:
         hashes = [lone.get(name, value) for name, value in zip(ids.to_pylist(), own, strict=True)] if lone else own
         values: dict[str, list[Any]] = {"hash": hashes}
         for name in VERDICT_COLUMNS:
-            if name == "flags":
+            if name in JOINED_WORDS:
                 values[name] = pc.binary_join(verdicts[name], ",").to_pylist()
             elif name == "store":
                 values[name] = [self._database.numbers[root] for root in verdicts[name].to_pylist()]

@@ -16,6 +16,7 @@ judged again. If only the view has changed, these verdicts can change (the rules
 - the op cursor moved: the same, because copies before the half cursor are not checked;
 - a decision on a record outside the half topic became known or unreadable: transactions with a copy of that queue
   offset;
+- the facts changed that rules of causes read (`evidence_words`): those whose causes can depend on the changed fact;
 - settings, missing bytes, ends and ids that name nothing, the limit for used-up checks, the loss of the log's
   beginning, tables beside the log, the place at which the check is stopped, or which stores have one log: all.
 
@@ -31,6 +32,7 @@ from typing import Any
 
 from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.flags import EXPIRES_SOON_MS
 
@@ -39,8 +41,8 @@ _CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
-def view_words(view: StoreView) -> dict[str, Any]:
-    """Return the values of a view that a verdict can depend on, for JSON."""
+def view_words(view: StoreView, evidence: StoreEvidence) -> dict[str, Any]:
+    """Return the values of a view, and of the facts for causes, that a verdict can depend on, for JSON."""
     settings = view.settings
     # The highest number of checks counts only if the version writes no discard copies and the limit is unknown.
     is_measured = settings.writes_discard_copy is not True and not settings.check_max_is_configured
@@ -61,9 +63,24 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "half_numbers": view.half_numbers.digest(),
         "log": view.log,
         "foreign": [asdict(decision) for decision in view.misdirected_decisions],
+        "evidence": evidence_words(evidence),
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
     return given
+
+
+def evidence_words(one: StoreEvidence) -> dict[str, Any]:
+    """Return the facts of a store that only causes depend on, for JSON; the others are in `settings`, `check_stops`."""
+    return {
+        "all": [
+            one.first_op_offset, one.was_killed, one.was_stopped, one.are_cursors_damaged, one.has_proxy,
+            sorted(one.read), one.topics is None,
+        ],
+        "last_op_offset": one.last_op_offset,
+        "topics": [sorted(one.topics or ()), sorted(one.topics_without_group)],
+        "light_halves": one.light_halves.tolist(),
+        "traced_until": None if one.traces is None else one.traces.until_offset,
+    }
 
 
 def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any] | None, now: dict[str, Any]) -> None:
@@ -71,6 +88,7 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     if before is None or any(before.get(name) != now[name] for name in _CHANGES_ALL):
         database.mark_all_unjudged()
         return
+    _mark_causes(database, number, before["evidence"], now["evidence"])
     if (before["half_cursors"], before["op_cursors"]) != (now["half_cursors"], now["op_cursors"]):
         _mark_states(database, _UNSETTLED_STATES)
         _mark_behind_cursors(database, number, before["half_cursors"], now["half_cursors"])
@@ -96,6 +114,33 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
             "WHERE store = ? AND queue_offset = ?",
             (number, json.loads(entry)["queue_offset"]),
         )
+
+
+def _mark_causes(
+    database: FollowDatabase, number: int, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Mark those whose causes can change with facts of their store, or of a store with a copy of its log."""
+    run = database.connection.execute
+    if before["all"] != now["all"]:
+        database.mark_all_unjudged()
+        return
+    if before["last_op_offset"] != now["last_op_offset"]:
+        _mark_flagged(database, "commit_without_op")
+        _mark_flagged(database, "discarded_though_decided")
+    if before["traced_until"] != now["traced_until"]:
+        run(
+            "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
+            "WHERE state IN ('PENDING', 'DISCARDED') AND op_marks_count = 0 AND final_records_count = 0"
+        )
+    for old, new in zip(before["topics"], now["topics"], strict=True):
+        for topic in set(old) ^ set(new):
+            run("INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE topic = ?", (topic,))
+    for offset in set(before["light_halves"]) ^ set(now["light_halves"]):
+        for table in ("halves", "damaged_halves"):
+            run(
+                f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} WHERE store = ? AND commit_log_offset = ?",
+                (number, offset),
+            )
 
 
 def _mark_states(database: FollowDatabase, states: str) -> None:

@@ -68,6 +68,8 @@ class IcebergVerdicts:
     def _transaction(self) -> Iterator[Transaction]:
         if self.iceberg is not None:
             with self.iceberg.transaction() as transaction:
+                with transaction.update_schema() as schema:  # columns that an older version did not write
+                    schema.union_by_name(VERDICTS)
                 yield transaction
             return
         self.catalog.create_namespace_if_not_exists(self.identifier.rpartition(".")[0])
@@ -101,9 +103,11 @@ def _found_by(ended: pa.Table) -> BooleanExpression:
 
 
 def _rows(table: Table, condition: BooleanExpression | None, schema: pa.Schema) -> pa.Table:
-    scan = table.scan(selected_fields=tuple(schema.names))
+    known = {field.name for field in table.schema().fields}
+    scan = table.scan(selected_fields=tuple(name for name in schema.names if name in known))
     found = (scan if condition is None else scan.filter(condition)).to_arrow()
-    return found.select(schema.names).cast(schema)
+    columns = [found[one.name] if one.name in known else pa.nulls(found.num_rows, one.type) for one in schema]
+    return pa.table(columns, names=schema.names).cast(schema)
 
 
 @contextmanager

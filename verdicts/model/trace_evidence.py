@@ -45,6 +45,15 @@ class TraceEvidence:
         return rows_by_id(found.values(), self.store.root, transaction_ids)
 
 
+    @property
+    def until_offset(self) -> int | None:
+        """Commit-log offset of the last record in the index, which finds the traces; None if it cannot be read."""
+        try:
+            return open_index(self.store).covered_until_offset
+        except SourceError:
+            return None
+
+
 def trace_evidence(store: Store) -> TraceEvidence | None:
     """Return the traces of a store; None if it has no trace topic, or no index that finds them."""
     has_topic = store.has_rocksdb_queues or TRACE_TOPIC in store.topics()  # queues in RocksDB are not listed there

@@ -226,9 +226,9 @@ def _listing(
 
     schema, view = opener.schema, opener.view(now_ms, with_state=True)
     if asked.follow:
-        from rmqtx.verdicts.follow.change_log import NOT_FOLLOWED
+        from rmqtx.readers.model.tables import FUTURE_COLUMNS
 
-        filled = tuple(column for column in view.columns if not set(column.sources) <= set(NOT_FOLLOWED))
+        filled = tuple(column for column in view.columns if not set(column.sources) <= set(FUTURE_COLUMNS))
         view = replace(view, columns=filled, nothing="nothing new or changed")
     elif asked.condition is not None:
         view = replace(view, nothing="no transaction meets the condition")

@@ -238,6 +238,24 @@ def test_a_column_that_an_older_version_did_not_write_is_null(
     assert {row["reason_code"] is None for row in grown.rows()} == {True, False}
 
 
+@pytest.mark.slow
+def test_a_column_that_an_older_version_did_not_write_is_null_in_iceberg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = named("iceberg", tmp_path, monkeypatch)
+    grown = GrownTable([tmp_path / "copy"], table, tmp_path / "checkpoint", settings_of(NAME))
+    growing = Growing(unpacked(NAME), tmp_path / "copy")
+    growing.write_to((growing.begin + growing.end) // 2)
+    grown.step()
+    place = table.place.partition(".")
+    with pytest.importorskip("pyiceberg.catalog").load_catalog(place[0]).load_table(place[2]).update_schema() as schema:
+        schema.delete_column("causes")
+    assert {row["causes"] is None for row in grown.rows()} == {True}
+    growing.write_to(growing.end)
+    grown.step()
+    assert {row["causes"] is None for row in grown.rows()} == {True, False}
+
+
 def test_one_run_writes_at_a_time(small: tuple[GrownTable, Growing]) -> None:
     grown, growing = small
     growing.write_to(growing.end)

@@ -1,0 +1,82 @@
+"""Causes of an audit that follows, where a fact of the store changes and no record is new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import OP_TOPIC, Store
+from tests.field import field_stores
+from tests.forge.stores import settings_of, unpacked
+from tests.spark.growing import Growing
+from tests.verdicts.following import Followed
+
+Change = Callable[[Path, Path], None]
+
+
+def away(pattern: str) -> Change:
+    """Move files out of the store, or back into it."""
+
+    def change(root: Path, beside: Path) -> None:
+        found = sorted(root.glob(pattern))
+        for path in found or sorted(beside.iterdir()):
+            path.rename(beside / path.name if found else root / pattern.rpartition("/")[0] / path.name)
+
+    return change
+
+
+def without(file: str, table: str, *names: str) -> Change:
+    """Take entries out of a table of a configuration file, or put the file back."""
+
+    def change(root: Path, beside: Path) -> None:
+        path, kept = root / "config" / file, beside / file
+        if kept.exists():
+            kept.rename(path)
+            return
+        config = json.loads(path.read_text())
+        path.rename(kept)
+        config[table] = {name: value for name, value in config[table].items() if name not in names}
+        path.write_text(json.dumps(config))
+
+    return change
+
+
+FACTS = {
+    "topics": ("common-5.3.3", without("topics.json", "topicConfigTable", "orders")),
+    "groups": ("common-5.3.3", without("subscriptionGroup.json", "subscriptionGroupTable", "warehouse")),
+    "light queues": ("lmqhalf-5.5.0", away("consumequeue/%LMQ*")),
+    "last op message": ("killed-5.3.3", away(f"consumequeue/{OP_TOPIC}")),
+    "traces": ("trace-dropped-5.3.3", away("index/*")),
+}
+
+
+def of_slave(store: Store) -> BrokerSettings:
+    """Settings of a broker that can lack topics and groups of its master."""
+    return broker_settings(store, version="5.4.0")
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_fact_that_changes_is_in_the_causes(fact: str, tmp_path: Path) -> None:
+    name, change = FACTS[fact]
+    in_field = name.startswith("trace")
+    whole = field_stores(name, tmp_path / "field") / "store" if in_field else unpacked(name)
+    growing = Growing(whole, tmp_path / "copy")
+    growing.write_to(growing.end)
+    (tmp_path / "beside").mkdir()
+    settings = broker_settings if in_field else of_slave if name.startswith("common") else settings_of(name)
+    followed = Followed([growing.root], tmp_path / "checkpoint", settings, used_at_ms=4_000_000_000_000)
+    first = followed.assert_current()["causes"].to_pylist()
+    change(growing.root, tmp_path / "beside")
+    assert followed.assert_current()["causes"].to_pylist() != first
+    change(growing.root, tmp_path / "beside")
+    assert followed.assert_current()["causes"].to_pylist() == first
+
+
+def test_a_step_without_news_judges_only_what_time_can_change(tmp_path: Path) -> None:
+    followed = Followed([unpacked("lmqhalf-5.5.0")], tmp_path / "checkpoint", settings_of("lmqhalf-5.5.0"))
+    assert followed.step().judged_count == 20
+    assert followed.step().judged_count < 20
