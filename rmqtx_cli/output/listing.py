@@ -137,9 +137,9 @@ class Listing:
 
     def write(
         self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False,
-        answer: Callable[[], Iterable[str]] | None = None,
+        are_chosen: bool = False, answer: Callable[[], Iterable[str]] | None = None,
     ) -> None:
-        """Write the chosen rows.
+        """Write the rows that fulfil the condition; with `are_chosen` these are all of them, from `fulfilling`.
 
         `to_the_end`: read all rows although the limit is reached, because the caller counts them. `at_once`: flush the
         rows of a batch before the next one is read; for formats that can be streamed. `answer`: lines about all rows,
@@ -156,7 +156,7 @@ class Listing:
             chosen = with_provenance(chosen, self.meta)
         is_table = self.format is OutputFormat.TABLE
         with open_port(self.format, self.asked.output, chosen, self.view, self.asked.form) as port:
-            rows = self._chosen(batches, to_the_end=to_the_end)
+            rows = self._chosen(batches, to_the_end=to_the_end, are_chosen=are_chosen)
             held, is_all = _held(rows) if is_table and answer is not None else ([], False)
             is_all = is_all and _fits_terminal(held)
             if is_all and answer is not None:
@@ -179,9 +179,11 @@ class Listing:
         for line in answer():
             self.voice.note(line)
 
-    def _chosen(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool) -> Iterator[pa.RecordBatch]:
+    def _chosen(
+        self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool, are_chosen: bool
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that fulfil the condition, sorted, up to the limit; counts them."""
-        for rows in self._in_order(self._filtered(batches)):
+        for rows in self._in_order(self._filtered(batches, are_chosen=are_chosen)):
             if self.limit is not None:
                 rows = rows.slice(0, self.limit - self.rows_count)
             if self._fail_on is not None and self._fail_on.apply(rows).num_rows:
@@ -191,10 +193,10 @@ class Listing:
             if self.rows_count == self.limit and not to_the_end:
                 return
 
-    def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _filtered(self, batches: Iterator[pa.RecordBatch], *, are_chosen: bool) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = with_derived(batch, self._derived.values(), self.now_ms)
-            rows = rows if self._where is None else self._where.apply(rows)
+            rows = rows if self._where is None or are_chosen else self._where.apply(rows)
             self.found_count += rows.num_rows
             yield rows
 

@@ -111,8 +111,9 @@ def command(
             for batch in reading:
                 found.add(batch)
             rows = found.table()
-            listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
-            for line in next_lines(listing.fulfilling(rows), opened.arguments):
+            chosen = listing.fulfilling(rows)
+            listing.write(iter(chosen.to_batches()), are_chosen=True, answer=lambda: counts_lines(found))
+            for line in next_lines(chosen, opened.arguments):
                 source.voice.note(line)
             is_incomplete = found.undecidable_count > 0 or read.is_missed(rows.to_pylist())
             return listing.conclude(reading, has_undecidable=is_incomplete)
