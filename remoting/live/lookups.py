@@ -14,7 +14,7 @@ from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.identities import NAMES_ADVICE, SHORT_ID_LENGTH_MIN, are_short_for
 from rmqtx.readers.model.named_places import NamedPlace, keys_of_cell, named_place
 from rmqtx.readers.model.reading import Note, NoteKind
-from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.check_stops import live_stops
@@ -24,14 +24,16 @@ from rmqtx.remoting.live.producers import with_producers
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.verdicts.audit.lookups import open_rows, short_note, undecidable_findings, undecidable_of
+from rmqtx.verdicts.audit.lookups import short_note, undecidable_findings, undecidable_of
 from rmqtx.verdicts.audit.place_search import PlaceWords
+from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.groups import habits_of
-from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.verdicts.transactions.measures import MEASURES
 
 
 def lookup(
@@ -57,11 +59,12 @@ def lookup(
 
 def pending(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None,
+    facts: Sequence[LiveStore] | None = None, with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions that the brokers' checks will still reach: PENDING, or decided and checked again.
 
-    Shape:  rows of LIVE_TRANSACTIONS, as a reading of the brokers' files would give at this moment.
+    Shape:  rows of LIVE_TRANSACTIONS, as a reading of the brokers' files would give at this moment; without `causes` if
+            these are not needed.
     Order:  first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
@@ -69,18 +72,23 @@ def pending(
     def by_window(sources: list[LiveWitnesses]) -> Named:
         return _union(source.window() for source in sources)
 
-    return _reading(brokers, members, pace, by_window, choose=open_rows, facts=facts)
+    return _reading(
+        brokers, members, pace, by_window, choose=open_rows, facts=facts,
+        columns=_columns(with_causes=with_causes),
+    )
 
 
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None, short: bool = False, places: bool = False,
+    facts: Sequence[LiveStore] | None = None, short: bool = False, places: bool = False, with_causes: bool = True,
+    only_ids: bool = False,
 ) -> VerdictReading:
     """Return the transactions named by an id, the message id of any of their records, or a business key.
 
     `short`: if there are none, those in the half queues whose id begins or ends with the text; a note reports this.
     `places`: also those of a place (`named_place`), and for all keys of a table's cell; acts do not take them.
-    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Shape:  rows of LIVE_TRANSACTIONS, without `causes` if these are not needed. `only_ids`: only the column
+            `transaction_id`: their checks, producers and causes are not read. Order: first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
     """
 
@@ -107,7 +115,8 @@ def show(
     place = named_place(identity) if places else None
     cell = keys_of_cell(identity) if places else ()
     facts = [live_store(broker) for broker in brokers] if facts is None else facts
-    reading = _reading(brokers, members, pace, by_name, facts=facts)
+    columns = {"transaction_id"} if only_ids else _columns(with_causes=with_causes)
+    reading = _reading(brokers, members, pace, by_name, facts=facts, with_check=not only_ids, columns=columns)
     if place is not None:
         roots = {fact.root for fact in facts if place.is_in(fact.root, fact.broker.name)}
         reading.notes += PlaceWords(place, roots, starts).notes(reading.table(), identity)
@@ -139,7 +148,11 @@ def audit(
     def by_queue(sources: list[LiveWitnesses]) -> Named:
         return _union(source.window(is_whole=True) for source in sources)
 
-    return _reading(brokers, members, pace, by_queue, facts=facts, measures=measures)
+    return _reading(brokers, members, pace, by_queue, facts=facts, columns={*LIVE_TRANSACTIONS.names, *measures})
+
+
+def _columns(*, with_causes: bool) -> set[str]:
+    return {*LIVE_TRANSACTIONS.names} - (set() if with_causes else {"causes"})
 
 
 def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool = False) -> Named:
@@ -179,7 +192,7 @@ def _reading(
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     facts: Sequence[LiveStore] | None = None,
     with_check: bool = True,
-    measures: Collection[str] = (),
+    columns: Collection[str] = LIVE_TRANSACTIONS.names,
 ) -> VerdictReading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
     sources = [LiveWitnesses(fact, pace) for fact in known]
@@ -195,25 +208,25 @@ def _reading(
         fact.check_stops[:] = live_stops(fact, source)
         fact.future = predict_from_live(fact, source)
     del parts, named  # so that many transactions take the memory of their rows only once
-    columns = {*TRANSACTIONS.names, *measures}
     views = {fact.root: fact.view() for fact in known}
     judged = judge(witnesses, views, columns) if known else chosen_schema(columns).empty_table()
     del witnesses
     rows = choose(judged)
     del sources
-    undecidable = undecidable_of(judged)
-    unlisted = undecidable_findings(undecidable) if rows.num_rows < judged.num_rows else []
-    schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
+    schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
-    reading.findings.extend(unlisted)
-    reading.undecidable = undecidable
+    if "state" in columns:
+        reading.undecidable = undecidable_of(judged)
+    reading.findings.extend(undecidable_findings(reading.undecidable) if rows.num_rows < judged.num_rows else [])
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
     if with_check:
         reading.evidence = {fact.root: fact.evidence() for fact in known}
-    rows = _with_what_cannot_be_known(rows, known)
-    rows = with_causes(with_producers(rows, brokers, members), reading.evidence)
-    reading.habits = habits_of(judged, reading.evidence)
+    if "reason" in columns:
+        rows = with_producers(_with_what_cannot_be_known(rows, known), brokers, members)
+    if "causes" in columns:
+        rows = strengths.with_causes(rows, reading.evidence)
+        reading.habits = habits_of(judged, reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
 

@@ -144,4 +144,4 @@ def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
     from rmqtx.remoting.live.lookups import show
 
     where = f"at {', '.join(broker.root for broker in brokers)}"
-    return identities(ids, lambda name, short: show(brokers, name, short=short), where)
+    return identities(ids, lambda name, short: show(brokers, name, short=short, only_ids=True), where)

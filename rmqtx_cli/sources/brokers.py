@@ -118,22 +118,29 @@ class BrokerSource:
         """See `Source`."""
         return self.live
 
-    def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002 -- refused
+    def pending(
+        self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True,  # noqa: ARG002 -- refused
+    ) -> VerdictReading:
         """See `Source`."""
         from rmqtx.remoting.live.lookups import pending
 
         live = self.brokers
-        reading = pending(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
+        reading = pending(
+            live.brokers, members=live.members, pace=self.pace, facts=self.facts, with_causes=with_causes
+        )
         reading.batches = reading.table().to_batches()
         return reading
 
-    def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002
+    def show(
+        self, identity: str, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True,  # noqa: ARG002
+    ) -> VerdictReading:
         """See `Source`."""
         from rmqtx.remoting.live.lookups import show
 
         live = self.brokers
         return show(
-            live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True, places=True
+            live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True, places=True,
+            with_causes=with_causes,
         )
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:

@@ -105,19 +105,25 @@ class FileSource:
         """See `Source`."""
         return self.opened.arguments
 
-    def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
+    def pending(
+        self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
+    ) -> VerdictReading:
         """See `Source`."""
         from rmqtx.verdicts.audit.lookups import pending
         from rmqtx_cli.words.progress import shown
 
         table = self.database.read(self.stores)
         with shown("reading", self.voice) as progress:
-            reading = pending(self.stores, self.opened.settings_of, at_ms=at_ms, scan=scan, progress=progress)
+            reading = pending(
+                self.stores, self.opened.settings_of, at_ms=at_ms, scan=scan, progress=progress, with_causes=with_causes
+            )
             rows = reading.table()
         reading.batches = with_entries(rows.to_batches(), table)
         return reading
 
-    def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
+    def show(
+        self, identity: str, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
+    ) -> VerdictReading:
         """See `Source`."""
         from rmqtx.verdicts.audit.lookups import show
         from rmqtx_cli.words.progress import shown
@@ -126,7 +132,7 @@ class FileSource:
         with shown("searching", self.voice) as progress:
             reading = show(
                 self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, places=True,
-                progress=progress,
+                progress=progress, with_causes=with_causes,
             )
         reading.batches = with_entries(reading.batches, table)
         return reading

@@ -193,6 +193,6 @@ def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     from rmqtx.verdicts.audit.lookups import show
 
     def shown(name: str, short: bool) -> Reading:
-        return show(opened.stores, opened.settings_of, name, short=short)
+        return show(opened.stores, opened.settings_of, name, short=short, with_causes=False)
 
     return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")

@@ -53,11 +53,15 @@ class Source(Protocol):
     def live(self) -> str | None:
         """The same options for live brokers; None for files."""
 
-    def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
-        """The transactions that `rmqtx pending --all-open` lists, all rows read."""
+    def pending(
+        self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
+    ) -> VerdictReading:
+        """The transactions that `rmqtx pending --all-open` lists, all rows read. `with_causes`: with that column."""
 
-    def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
-        """One transaction by id, message id or key."""
+    def show(
+        self, identity: str, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
+    ) -> VerdictReading:
+        """One transaction by id, message id or key. `with_causes`: with that column."""
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """Some transactions by id."""

@@ -20,9 +20,10 @@ from rmqtx.repairs.acts.file_preconditions import require_changeable
 from rmqtx.repairs.rebuild.rebuild import rebuild
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import open_rows, pending
+from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.verify.verify import FULL
 from tests.conftest import MOMENT

@@ -140,6 +140,24 @@ def test_one_is_shown_by_message_id_and_by_key(tmp_path: Path, client: Client) -
             assert row["transaction_id"] in shown, name
 
 
+def test_ids_alone_are_found_without_checks_producers_and_causes(
+    tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        rows = lookups.pending([one.store], one.settings_of).table().to_pylist()
+        row = next(row for row in rows if row["keys"] and " " not in row["keys"])
+        names = (row["transaction_id"], row["keys"])
+        shown = [live_lookups.show([one.broker], name).table()["transaction_id"].to_pylist() for name in names]
+        for unused in ("live_stops", "predict_from_live", "with_producers", "habits_of"):
+            monkeypatch.delattr(live_lookups, unused)
+        found = [live_lookups.show([one.broker], name, only_ids=True).table() for name in names]
+        assert [table.column_names for table in found] == [["transaction_id"]] * len(names)
+        assert [table["transaction_id"].to_pylist() for table in found] == shown
+        with pytest.raises(NoSuchTransaction):
+            live_lookups.show([one.broker], "UNKNOWN", only_ids=True)
+
+
 def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_start(
     tmp_path: Path, client: Client
 ) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
-from rmqtx.readers.model.columns import rows_where
 from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import SHORT_ID_LENGTH_MIN, are_short_for, is_named, keys_of, offset_of
@@ -26,10 +25,10 @@ from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.audit.message_ids import stores_of_message_id
 from rmqtx.verdicts.audit.not_found import not_found
 from rmqtx.verdicts.audit.place_search import PlaceSearch
+from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.store_evidence import store_evidence
-from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.check.check_rules import supposed_version
-from rmqtx.verdicts.deadlines.deadline import is_open_row
+from rmqtx.verdicts.deadlines.deadline import is_open_row, open_rows
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
@@ -38,10 +37,9 @@ from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
-from rmqtx.verdicts.transactions.judge import judge
+from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 
 if TYPE_CHECKING:
     from rmqtx.readers.jobs.workers import Progress
@@ -63,16 +61,17 @@ def pending(
     at_ms: int | None = None,
     scan: bool = False,
     progress: Progress | None = None,
+    with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions that the check will still reach: PENDING, and decided or discarded ones.
 
-    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them.
+    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them; without `causes` if these are not needed.
     Order:  first half copy.
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     is_scan = scan or at_ms is not None
-    facts = {store.root: store_facts(store, settings_of, at_ms=at_ms, with_records=not is_scan) for store in stores}
-    reading = VerdictReading(TRANSACTIONS, [])
+    facts = {} if is_scan else {store.root: store_facts(store, settings_of, with_records=True) for store in stores}
+    reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones)
     if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
         table = None
@@ -103,14 +102,19 @@ def open_transactions(
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
         findings += [one for one in wrong if one.code not in _OF_START]
-    reading = VerdictReading(TRANSACTIONS, [])
+    reading = VerdictReading(_judged_schema(with_causes=False), [])
     table = _by_derived_files(reading, facts, _open_ones)
     if table is not None:
         return open_rows(table)
     if scanned_bytes_max is not None and sum(log_bytes(store.commit_log) for store in stores) > scanned_bytes_max:
         return None
     batches = _scanned(reading, stores, settings_of, None, None, open_rows)
-    return pa.Table.from_batches(batches, TRANSACTIONS)
+    return pa.Table.from_batches(batches, reading.schema)
+
+
+def _judged_schema(*, with_causes: bool) -> pa.Schema:
+    """Return the schema of rows with or without causes, which take long."""
+    return chosen_schema({*TRANSACTIONS.names} - (set() if with_causes else {"causes"}))
 
 
 def _open_ones(files: list[DerivedFiles]) -> _Named:
@@ -130,18 +134,21 @@ def show(
     short: bool = False,
     places: bool = False,
     progress: Progress | None = None,
+    with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions for an id, the message id of any of their records, or a business key.
 
     `short`: if nothing has this name, those with an id that begins or ends with it, with a note. `places`: also for a
     place of one of their records (`named_place`), and for all keys of a table's cell; acts do not take them.
-    Shape:  rows of TRANSACTIONS.
+    Shape:  rows of TRANSACTIONS; without `causes` if these are not needed.
     Order:  first half copy.
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if parts could not be read.
     """
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading = VerdictReading(TRANSACTIONS, [])
+    is_scan = scan or at_ms is not None
     place = named_place(identity) if places else None
+    has_facts = not is_scan or place is not None
+    facts = {store.root: store_facts(store, settings_of) for store in stores} if has_facts else {}
+    reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
     cell = keys_of_cell(identity) if places else ()
 
@@ -156,7 +163,6 @@ def show(
             raise Untrusted(f"{identity} is not in the index")
         return {name: named[name] for named in found.values() for name in named if name in shared}
 
-    is_scan = scan or at_ms is not None
     if search is not None and not is_scan and (why := search.why_scanned):
         reading.notes.append(_scanned_for(why))
         is_scan = True
@@ -181,7 +187,8 @@ def show(
             return rows.filter(named if search is None else pc.or_(named, search.are_at(rows)))
 
         with_message_id = stores_of_message_id(stores, identity)
-        table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
+        batches = _scanned(reading, stores, settings_of, at_ms, progress, chosen)
+        table = pa.Table.from_batches(batches, reading.schema)
     if not table.num_rows and shortened:
         table = pa.concat_tables(shortened)
         reading.notes.append(short_note(identity, table["transaction_id"].to_pylist()))
@@ -234,7 +241,7 @@ def lookup(
 
 
 def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
-    """Add the causes to rows; the futures of stores with open rows go into the reading."""
+    """Add the causes to rows that have the column; the futures of stores with open rows go into the reading."""
     open_ones = rows.filter(is_open_row(rows))
     copies = pc.list_flatten(open_ones["half_copies"])  # copies of one log: the broker of any of them may discard it
     roots = {*open_ones["store"].to_pylist(), *pc.struct_field(copies, "store").to_pylist()}
@@ -242,7 +249,7 @@ def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFa
         root: fact.predicted for root, fact in facts.items() if root in roots or fact.predicted.passed_count
     }
     reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
-    return with_causes(rows, reading.evidence)
+    return strengths.with_causes(rows, reading.evidence) if "causes" in rows.schema.names else rows
 
 
 def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -368,7 +375,8 @@ def _by_derived_files(
         reading.check_stops.extend(fact.check_stops)
     views = views_of(facts)
     _return_memory()
-    return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
+    # Nothing else holds the witnesses: their memory is free once they are grouped.
+    return judge(found.pop(), views, reading.schema.names)
 
 
 def _cursor_findings(fact: StoreFacts) -> list[Finding]:
@@ -408,7 +416,7 @@ def _scanned(
     """Return the chosen rows of an audit; its findings and coverage are added to the reading."""
     from rmqtx.verdicts.audit.local_audit import audit
 
-    whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
+    whole = audit(stores, settings_of, at_ms=at_ms, progress=progress, columns=reading.schema.names)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
     reading.predicted, whole.evidence = whole.predicted, reading.evidence
@@ -436,19 +444,6 @@ def undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding]
     for (root, reason), count in undecidable.items():
         by_store.setdefault(root, Counter())[reason] += count
     return [Finding(root, "undecidable", actual=undecidable_words(reasons)) for root, reasons in by_store.items()]
-
-
-def open_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows that the check will still reach: PENDING, and decided or discarded ones that it checks again.
-
-    Of the latter some have nothing that would close them: a broker 3.1 that rebuilt its state table asks again and
-    refuses every answer, so their advice is `none`.
-    """
-    flags = rows["flags"].combine_chunks()
-    owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), OPEN_AGAIN_FLAG))
-    are_open = np.asarray(is_open_row(rows)).astype(np.bool_)
-    are_open[np.asarray(owners)] = True
-    return rows_where(rows, pa.array(are_open))
 
 
 def _scanned_for(why: str) -> Note:

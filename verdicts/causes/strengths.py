@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
@@ -110,11 +111,14 @@ def cause_words() -> list[str]:
 def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:
     """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
 
-    Shape: `rows` has NEEDED_COLUMNS and `causes`, which is null if the facts of the stores are not given.
+    Shape: `rows` has NEEDED_COLUMNS, and the column at its place, or gets it as the last one. It is null if the facts
+           of the stores are not given.
     Order: causes that explain it first; then as registered.
     """
+    form = TRANSACTIONS.field("causes")
+    if "causes" not in rows.schema.names:
+        rows = rows.append_column(form, pa.nulls(rows.num_rows, form.type))
     place = rows.schema.get_field_index("causes")
-    form = rows.schema.field(place)
     if not stores or not rows.num_rows:
         return rows.set_column(place, form, pa.nulls(rows.num_rows, form.type))
     found = Evidence(rows, stores)
@@ -130,6 +134,26 @@ def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table
     values = pa.array(words, pa.string()).take(pa.array(number[np.lexsort((number, owner))]))
     lists = pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), values, type=form.type)
     return rows.set_column(place, form, lists)
+
+
+def have_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> bool:
+    """Whether a cause explains any row, or could; rules are applied only until one does.
+
+    Shape: as in `with_causes`; `rows` with `causes` have been given them.
+    """
+    if "causes" in rows.schema.names:
+        return bool(pc.any(pc.greater(pc.list_value_length(rows["causes"]), 0)).as_py())
+    if not stores or not rows.num_rows:
+        return False
+    found = Evidence(rows, stores)
+    eventful = found.chosen(np.flatnonzero(~found.is_uneventful))
+
+    def fits(cause: Cause) -> bool:
+        some = found if cause.fits_uneventful else eventful
+        may_be = some.of_store(lambda facts: cause.applies(facts) is not False) & (some.store >= 0)
+        return bool(((cause.rule(some) > NONE) & may_be).any())
+
+    return any(fits(cause) for cause in CAUSES.values() if cause.contradicted is None)
 
 
 def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, Strength]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model.columns import rows_where
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import (
@@ -24,6 +25,7 @@ from rmqtx.verdicts.model.predicted import (
     Why,
 )
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 
 #: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
@@ -41,6 +43,19 @@ def is_open_row(rows: pa.Table) -> pa.Array:
     is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
     is_asked = pc.or_(is_asked, pc.is_in(rows["next_event"], value_set=pa.array(_REACHED)))
     return pc.or_(pc.equal(rows["state"], State.PENDING), is_asked)
+
+
+def open_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows that the check will still reach: PENDING, and decided or discarded ones that it checks again.
+
+    Of the latter some have nothing that would close them: a broker 3.1 that rebuilt its state table asks again and
+    refuses every answer, so their advice is `none`.
+    """
+    flags = rows["flags"].combine_chunks()
+    owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), OPEN_AGAIN_FLAG))
+    are_open = np.asarray(is_open_row(rows)).astype(np.bool_)
+    are_open[np.asarray(owners)] = True
+    return rows_where(rows, pa.array(are_open))
 
 
 @dataclass(frozen=True, slots=True)

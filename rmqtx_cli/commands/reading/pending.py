@@ -116,14 +116,13 @@ def command(
     with opener.opened(output.output) as opened:
         opened.add_provenance(context, listing)
         times.refuse_past(opened.stores)
-        reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
+        reading = opened.pending(at_ms=times.at_ms, scan=asked.scan, with_causes="causes" in listing.needed)
         rows = reading.table()
-    chosen = _chosen(rows, asked, times)
     _say_unknown_names(rows, asked, voice)
-    chosen = oldest_first(listing.fulfilling(chosen))
-    for line in _lines(rows, chosen, reading, opened, times):
+    chosen = oldest_first(listing.fulfilling(_chosen(rows, asked, times)))
+    for line in () if voice.quiet else _lines(rows, chosen, reading, opened, times):
         voice.note(line)
-    listing.write(iter(chosen.to_batches()), to_the_end=True)
+    listing.write(iter(chosen.to_batches()), to_the_end=True, are_chosen=True)
     listing.say_limit("transaction")
     if not asked.all_open:
         _say_hidden(rows, voice)
@@ -180,6 +179,7 @@ def _lines(
     """Return the lines above the table."""
     import pyarrow.compute as pc
 
+    from rmqtx.verdicts.causes.strengths import have_causes
     from rmqtx_cli.pages.check_alive import never_asked_counts
     from rmqtx_cli.pages.headlines import pending_lines
     from rmqtx_cli.pages.summary import Summary
@@ -198,7 +198,7 @@ def _lines(
         functools.partial(never_asked_counts, rows), times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
     )
-    if any(chosen["causes"].to_pylist()):
+    if have_causes(chosen, reading.evidence):
         yield next_line(f"rmqtx diagnose {source.arguments}", "why")
 
 

@@ -117,7 +117,9 @@ def command(
         decoder=page.decoder,
     )
     with opener.opened(output) as opened:
-        return written.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
+        return written.write(
+            opened.show(identity, at_ms=at_ms, scan=scan, with_causes=False), opener.schema, opened
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class _TransactionPage:
         import pyarrow as pa
 
         from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
+        from rmqtx.verdicts.causes.strengths import with_causes
         from rmqtx.verdicts.deadlines.deadline import deadline_of
         from rmqtx_cli.output.listing import Listing
         from rmqtx_cli.output.page import write_lines
@@ -159,7 +162,10 @@ class _TransactionPage:
         logs = self.logs.read(source.names, self.voice, found)
         causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
-        table = rows if is_page else with_events(found, places, schema, reading.predicted, causes, logged)
+        if is_page:
+            table = with_causes(rows, reading.evidence) if len(found) > 1 else rows
+        else:
+            table = with_events(found, places, schema, reading.predicted, causes, logged)
         texts = self._bodies(found, source)
         if texts is not None and not is_page:
             table = table.append_column(DECODED_FIELD, pa.array(texts, pa.string()))

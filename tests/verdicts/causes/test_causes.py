@@ -21,7 +21,7 @@ from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.store_evidence import store_evidence
-from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, with_causes
+from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, have_causes, with_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, TRACE, StoreEvidence
 from tests.brokers import corpus
@@ -205,6 +205,7 @@ def test_the_column_and_the_table_of_causes_are_one_decision(name: str) -> None:
     for row in rows.to_pylist():  # a batch of one transaction, as any other
         alone = pa.Table.from_pylist([row | {"causes": None}], rows.schema)
         assert with_causes(alone, reading.evidence)["causes"].to_pylist() == [row["causes"]]
+        assert have_causes(alone.drop_columns(["causes"]), reading.evidence) == bool(row["causes"])
 
 
 def test_pending_and_show_have_the_causes_of_the_audit() -> None:

@@ -14,7 +14,8 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import open_rows, pending, show
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.ends.taken_numbers import shared_ranges
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
