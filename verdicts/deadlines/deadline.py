@@ -38,6 +38,12 @@ _ASKED_ADVICE = (Advice.CLOSE, Advice.WAIT)
 _REACHED = (NextEvent.ASKED, NextEvent.PUT_BACK, NextEvent.EXPIRED, NextEvent.DISCARDED, NextEvent.DROPPED)
 
 
+def _is_open(transaction: Mapping[str, Any]) -> bool:
+    """The same rule as `is_open_row`, for one row; `next_event` may be missing."""
+    is_asked = transaction["advice"] in _ASKED_ADVICE or transaction.get("next_event") in _REACHED
+    return transaction["state"] == State.PENDING or is_asked
+
+
 def is_open_row(rows: pa.Table) -> pa.Array:
     """Which rows the check will still reach: PENDING, and decided or discarded ones of which it reads a copy again."""
     is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
@@ -77,8 +83,7 @@ class Deadline:
 
 def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
     """Return the deadline of a row of TRANSACTIONS; None if the check will not reach it again."""
-    is_reached = transaction["advice"] in _ASKED_ADVICE or transaction.get("next_event") in _REACHED
-    if transaction["state"] != State.PENDING and not is_reached:
+    if not _is_open(transaction):
         return None
     known = predicted.get(transaction["store"])
     if transaction.get("next_event") == NextEvent.CUT:

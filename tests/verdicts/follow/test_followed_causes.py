@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import OP_TOPIC, Store
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from tests.field import field_stores
 from tests.forge.stores import settings_of, unpacked
 from tests.spark.growing import Growing
@@ -74,6 +76,17 @@ def test_a_fact_that_changes_is_in_the_causes(fact: str, tmp_path: Path) -> None
     assert followed.assert_current()["causes"].to_pylist() != first
     change(growing.root, tmp_path / "beside")
     assert followed.assert_current()["causes"].to_pylist() == first
+
+
+def test_every_fact_for_causes_is_followed() -> None:
+    """A rule that reads a new fact of a store needs it in `evidence_words`, and what it changes in `_mark_causes`."""
+    in_words = {
+        "last_op_offset", "first_op_offset", "was_killed", "was_stopped", "are_cursors_damaged", "has_proxy", "read",
+        "topics", "topics_without_group", "light_halves", "traces",
+    }
+    in_other_words = {"version_low", "version_high", "conf", "op_interval_ms", "stop"}  # settings, check_stops
+    not_of_files = {"logs", "proxy_keeps_ms"}  # given by options that --follow refuses
+    assert {one.name for one in fields(StoreEvidence)} == in_words | in_other_words | not_of_files
 
 
 def test_a_step_without_news_judges_only_what_time_can_change(tmp_path: Path) -> None:
