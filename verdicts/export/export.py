@@ -56,8 +56,8 @@ class ExportJob:
 
     `columns`: those of the table that the files get. `decompress`: bodies as the producer made them.
     `decoder`: the command line of a filter that makes the column `body_decoded`, one process for each range.
-    `provenance` is written into each file, together with the range of the log that the file covers. A range at the end of a log gets
-    its files after all splits before it are read: only then is the end of the log's data known.
+    `provenance` is written into each file, together with the range of the log that the file covers. A range at the end
+    of a log gets its files after all splits before it are read: only then is the end of the log's data known.
     """
 
     table: str
