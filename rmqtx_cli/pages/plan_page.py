@@ -114,12 +114,19 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     for store in plan.stores:
         process = store["broker_process"]
         how = "the broker was running" if process is not None else "no broker was running"
+        if _is_live(store["store"]):
+            how = "a live broker"
         ended = ", and the last one had not stopped cleanly" if store["aborted"] and process is None else ""
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
     if number := sum(may_deliver_rolled_back(step.action, step.flags) for step in steps):
         yield f"refused {count(number, 'step')} by op-in-memory, unless apply has --override op-in-memory --reason TEXT"
     yield f"next    {apply_command(plan, file)} --dry-run"
     yield ""
+
+
+def _is_live(root: str) -> bool:
+    """Whether a store of a plan is a live broker: NAME@HOST:PORT."""
+    return re.fullmatch(r".+@.+:[0-9]+", root) is not None
 
 
 def _by_kind(reasons: Iterable[str]) -> Counter[str]:
@@ -141,7 +148,7 @@ def apply_command(plan: Plan, file: Path) -> str:
     """
     root = plan.stores[0]["store"] if plan.stores else None
     command = f"rmqtx apply {quoted(str(file))} "
-    if root is None or "@" in root:  # a live broker is NAME@HOST:PORT
+    if root is None or _is_live(root):
         return carried(f"{command}-n HOST:PORT")
     made_with = plan.made_from.get("options") or {}
     given = {name: made_with[key] for key, name in _OF_FILES.items() if made_with.get(key)}

@@ -208,3 +208,9 @@ def test_a_bar_counts_on_a_terminal_and_is_gone_afterwards(rmqtx: Run, common: P
     assert " done, 0 refused" in text
     assert not [line for line in screen(text) if "━" in line or "proving: " in line]
     assert "━" not in on_terminal([*words[:-2], str(tmp_path / "other"), "--yes", "--quiet"])[1]
+
+
+def test_a_plan_of_a_live_broker_is_shown_as_one(rmqtx: Run, plan: Path) -> None:
+    shown = rmqtx("plan", "show", plan)
+    assert f"from    {STORE}, as of 1970-01-01T00:00:00.001Z: a live broker" in shown.out
+    assert "no broker was running" not in shown.out

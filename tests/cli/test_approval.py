@@ -12,9 +12,9 @@ import pytest
 from rmqtx.repairs.plans.approval import people
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import whoever
-from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD, UNREADABLE
+from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, REFUSED_BY_GUARD, UNREADABLE
 from tests.cli.conftest import Run
-from tests.cli.test_apply_course import medium, plan  # noqa: F401 -- fixtures
+from tests.cli.test_apply_course import acts_at, interrupt, medium, plan  # noqa: F401 -- fixtures
 from tests.repairs.forge import FakeMedium
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
@@ -75,6 +75,16 @@ def test_who_wrote_approved_and_applied_is_in_the_receipts(
     assert f"; applied by {whoever()}" in told
     page = rmqtx("receipts", Journal().read().receipts[0].receipt_id).out
     assert "\napproved by giulia@shop with ED25519 key SHA256:" in page
+
+
+def test_the_run_that_finishes_an_approved_one_needs_the_approval_too(
+    rmqtx: Run, medium: FakeMedium, plan: Path, signers: Signers  # noqa: F811
+) -> None:
+    signers.sign("giulia", plan)
+    medium.on_act = acts_at(3, interrupt)
+    first = rmqtx("apply", plan, *_FIELDS, signers.allowed)
+    assert first.status == INTERRUPTED
+    assert f"apply {plan} -n HOST:PORT --require-approval {signers.allowed} --continue" in first.err
 
 
 def test_what_is_not_approved_is_refused_with_one_line(

@@ -134,7 +134,8 @@ def command(
         if found.stale and not skip_stale:
             _say_stale(wanted, found)
             return exit_status.STALE_PLAN
-        go_on = f"next: {apply_command(wanted, plan)} --continue"
+        approvers = "" if require_approval is None else f" --require-approval {quoted(str(require_approval))}"
+        go_on = f"next: {apply_command(wanted, plan)}{approvers} --continue"
         status = _carried_out(found, place, journal, conduct, act, listing, go_on)
     return _status(status, found)
 
