@@ -238,9 +238,9 @@ def _foot(model: Model, view: View) -> str:
         return f" {view.notice}"
     kept = f"   filter: {escaped(model.filter)}" if model.filter else ""
     if view.identity is not None:
-        return " q quit   Esc back   Up/Down scroll"
+        return " q quit   Esc back   Up/Down scroll   t triage"
     back = "   Esc back" if view.group is not None else ""
-    return f" q quit   s sort: {model.sort}   / filter   Return open{back}{kept}"
+    return f" q quit   s sort: {model.sort}   / filter   Return open   t triage{back}{kept}"
 
 
 def _clock(time_ms: int) -> str:

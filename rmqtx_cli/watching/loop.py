@@ -81,8 +81,11 @@ def _message(error: Exception) -> str:
     return str(error) if isinstance(error, RmqtxError) else f"a bug: {type(error).__name__}: {error}"
 
 
-def watch(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> None:
-    """Show the live screen until q, a signal, or the end of the terminal."""
+def watch(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> tuple[str, str] | None:
+    """Show the live screen until q, t, a signal, or the end of the terminal.
+
+    Return the group and topic for which t asks for a triage.
+    """
     reader, writer = os.pipe()
     for descriptor in (reader, writer):
         os.set_blocking(descriptor, False)
@@ -90,7 +93,7 @@ def watch(opener: SourceOpener, title: str, model: Model, interval_seconds: floa
     try:
         with full_screen(reader, writer) as terminal:
             readings.start()
-            _Loop(opener, title, model, readings, terminal).run()
+            return _Loop(opener, title, model, readings, terminal).run()
     finally:
         readings.stop()
 
@@ -111,14 +114,25 @@ class _Loop:
         self._terminal = terminal
         self._view = View()
 
-    def run(self) -> None:
+    def run(self) -> tuple[str, str] | None:
         while not self._terminal.is_ended:
             self._readings.into_model()
             self._draw()
             for key in self._terminal.wait(_TICK_SECONDS):
                 if self._view.typing is None and key in ("q", "Q"):
-                    return
+                    return None
+                if self._view.typing is None and key == "t" and (chosen := self._chosen()) is not None:
+                    return chosen
                 self._press(key)
+        return None
+
+    def _chosen(self) -> tuple[str, str] | None:
+        """The selected or opened group, with its topic."""
+        groups = self._model.groups()
+        if self._view.group is not None or not groups:
+            return self._view.group
+        row = groups[min(self._view.selected, len(groups) - 1)]
+        return row.group, row.topic
 
     def _draw(self) -> None:
         columns, rows = self._terminal.console.size

@@ -248,6 +248,27 @@ def test_it_needs_a_terminal_and_a_plan_file_of_its_own(rmqtx: Run, common: Path
     assert list(tmp_path.glob("plan.json*")) == []
 
 
+def test_watch_starts_it_for_the_selected_group(thirty: Path, tmp_path: Path) -> None:
+    environment = {"RMQTX_STATE_DIR": str(tmp_path / "state"), "TERM": "xterm", "NO_COLOR": "1"}
+    talk = Dialogue([*RMQTX, "watch", str(thirty), *where(thirty)], tmp_path, **environment)
+    talk.until("30 pending")
+    talk.press(b"j")  # from shop and orders, which has most, to shop and refunds
+    talk.press(b"t")
+    talk.until("triage of group shop, topic refunds")
+    talk.until("(Return: triage.json): ") if "(Return" not in talk.shown else None
+    talk.type("")
+    talk.until("nothing is done): ")
+    talk.type("OPS-2")
+    shown = talk.until(KEYS)
+    assert "8 of 8 left, 8 transactions of group shop, topic refunds" in shown
+    talk.type("a")
+    talk.until(ALL_KEYS)
+    talk.type("r")
+    assert talk.end() == DONE
+    plan = read_plan(tmp_path / "triage.json")
+    assert {(step.action, step.topic, step.reason) for step in plan.steps} == {(ActKind.ROLLBACK, "refunds", "OPS-2")}
+
+
 # -- answers and drafts without a terminal
 
 

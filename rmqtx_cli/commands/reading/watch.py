@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +17,10 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import OptionalStoreArguments, RateOption, StoreOptions
+from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.text import escaped, of_group
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import SourceOpener
@@ -41,6 +44,7 @@ PlainOption = Annotated[
 
 @with_option_groups
 def command(
+    context: typer.Context,
     store: OptionalStoreArguments = None,
     *,
     interval: IntervalOption = "5s",
@@ -52,8 +56,8 @@ def command(
     """Show pending transactions live: by producer group, with ages, deadlines, rates, changes and causes.
 
     Keys: arrows move, Return opens a group and then the timeline of a transaction, Esc goes back, s changes the order,
-    / filters, q quits. Reads what pending reads, every few seconds, and changes nothing. Changes are of transactions
-    that are pending for 10 seconds or longer.
+    / filters, t starts rmqtx triage for the group, q quits. Reads what pending reads, every few seconds, and changes
+    nothing. Changes are of transactions that are pending for 10 seconds or longer.
     """
     from rmqtx_cli.sources.source import chosen_opener
     from rmqtx_cli.watching.model import Model
@@ -72,8 +76,29 @@ def command(
         return 0
     from rmqtx_cli.watching.loop import watch
 
-    watch(opener, title, Model(), interval_ms / 1000)
-    return 0
+    chosen = watch(opener, title, Model(), interval_ms / 1000)
+    return exit_status.DONE if chosen is None else _triage(context, store or [], opener, *chosen)
+
+
+def _triage(context: typer.Context, stores: Sequence[str], opener: SourceOpener, group: str, topic: str) -> int:
+    """Ask for a plan file and a reason, and start `rmqtx triage` for a producer group and topic."""
+    from rmqtx.readers.model.shell_words import quoted
+    from rmqtx_cli.options.asking import typed
+    from rmqtx_cli.options.next_commands import carried
+    from rmqtx_cli.words import say
+
+    say.line(f"rmqtx: triage of {of_group(group, topic)}")
+    file = typed("plan file to write (Return: triage.json): ")
+    reason = None if file is None else typed("reason for plan and receipts (Return: none, and nothing is done): ")
+    if not reason:
+        return exit_status.DONE
+    place = opener.live or " ".join(map(quoted, stores))
+    chosen = f"--group {quoted(group)}" if group else ""
+    chosen += f" --topic {quoted(topic)}" if topic else ""
+    line = carried(f"rmqtx triage {place} {chosen} -o {quoted(file or 'triage.json')} --reason {quoted(reason)}")
+    say.line(f"rmqtx: next: {line}")
+    status: int = context.find_root().command(shlex.split(line)[1:], prog_name="rmqtx", standalone_mode=False)
+    return status
 
 
 def _print_plain(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> None:
