@@ -265,7 +265,7 @@ def _columns(table: Table, fields: str | None, *, with_body: bool, is_decoded: b
     default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
     chosen = chosen_columns(fields, schema, default)
     if (with_body or is_decoded) and table is not Table.RECORDS:
-        raise BadRequest("--body and --body-decoder are for the table records")
+        raise BadRequest(f"{'--body' if with_body else '--body-decoder'} is for the table records")
     with_bodies = [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
     return [*with_bodies, *(["body_decoded"] if is_decoded else [])]
 
