@@ -159,8 +159,8 @@ def row(version: str, what: str, counts: list[Counts]) -> str:
         stops = sum(1 for number in numbers if number)
         return f"{sum(numbers)}" + (f" (in {stops} stops)" if stops else "")
 
-    seconds = [one.drain.seconds for one in counts if one.drain is not None]
-    took = f"{min(seconds):.0f} to {max(seconds):.0f} s" if seconds else ""
+    seconds = [round(one.drain.seconds) for one in counts if one.drain is not None]
+    took = " to ".join(str(one) for one in sorted({min(seconds), max(seconds)})) + " s" if seconds else ""
     decided = sum(one.decided_count for one in counts)
     cells = (
         version, what, len(counts), decided, of("asked"), of("twice"), of("wrong"), of("missing"), took,
