@@ -1,0 +1,128 @@
+"""Drawing mutants from a seed, choosing their tests, and planting one that must die."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.operators import Mutation, functions_of, mutations_of, users_of
+from tests.mutants.touched import Database
+
+#: Folders with the product.
+PRODUCT = ("readers", "verdicts", "remoting", "repairs", "spark_tasks", "rmqtx_cli")
+#: Compiled when it is first used, in a way that neither coverage nor a mutant in memory reaches.
+COMPILED = ("readers/log/accelerator/",)
+#: CPU time of the tests of one mutant; tests beyond it are left out, and a survivor is reported so.
+SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mutation in its file."""
+
+    file: str
+    mutation: Mutation
+
+
+def product_files(root: Path, below: str | None = None) -> list[str]:
+    """The files of the product, or of one of its folders or files; not what stands in a link."""
+    places = [below.rstrip("/")] if below else [one for one in PRODUCT if (root / one).is_dir()]
+    files = [
+        path for place in places
+        for path in ([root / place] if place.endswith(".py") else sorted((root / place).rglob("*.py")))
+    ]  # fmt: skip
+    names = [path.relative_to(root).as_posix() for path in files]
+    return [name for name in names if not name.startswith(COMPILED)]
+
+
+def drawn(root: Path, files: list[str], count: int, seed: str) -> list[Mutant]:
+    """Some mutants of these files, in the order of the draw: the first of them are a fair sample too."""
+    every = [
+        Mutant(file, mutation) for file in sorted(files)
+        for mutation in mutations_of((root / file).read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+class Chooser:
+    """Chooses tests by the lines that they run."""
+
+    def __init__(self, root: Path, known: Database) -> None:
+        self.root, self.known = root, known
+        self._files = [Path(name) for name in product_files(root)]
+
+    def tests_for(self, mutant: Mutant) -> set[str]:
+        """The tests that run the mutant's lines; for the value of a module, those that run a line that uses it."""
+        one = mutant.mutation
+        if one.function is not None:
+            return self.known.tests_of(mutant.file, range(one.first_line, one.last_line + 1), one.function)
+        if one.name is None:
+            return set()
+        found: set[str] = set()
+        for file, lines in users_of(one.name, Path(mutant.file), self.root, self._files).items():
+            spans = functions_of((self.root / file).read_text(encoding="utf-8"))
+            for line in lines:
+                inner = [name for name, begin, end in spans if begin <= line <= end]
+                found |= self.known.tests_of(file.as_posix(), range(line, line + 1), inner[-1] if inner else None)
+        return found
+
+    def ordered(self, file: str, tests: set[str], seconds_max: float = SECONDS_MAX) -> tuple[list[str], float, float]:
+        """Tests in the order in which to run them, with their CPU time and their time: the files of the mutant's own
+        folder first, then the quick ones; those of a file together, as they share fixtures.
+        """
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in tests:
+            by_file[test.partition("::")[0]].append(test)
+        folder = file.rpartition("/")[0]
+        package = file.partition("/")[0]
+
+        def turn(name: str) -> tuple[int, float]:
+            is_own = name.startswith(f"tests/{folder}/")
+            return 0 if is_own else 1 if name.startswith(f"tests/{package}/") else 2, cost(by_file[name])
+
+        def cost(names: list[str]) -> float:
+            return sum(self.known.times[name][0] for name in names)
+
+        chosen: list[str] = []
+        cpu = wall = 0.0
+        for name in sorted(by_file, key=turn):
+            for test in sorted(by_file[name], key=lambda one: self.known.times[one][0]):
+                own_cpu, own_wall = self.known.times[test]
+                if chosen and cpu + own_cpu > seconds_max:
+                    continue
+                chosen.append(test)
+                cpu, wall = cpu + own_cpu, wall + own_wall
+        return chosen, cpu, wall
+
+    def planted(self, files: list[str]) -> tuple[str, str, str, list[str]] | None:
+        """A fault that must be found, in the function that the most tests run: file, function, source, tests."""
+        best: tuple[int, str, str, str] | None = None
+        tests: set[str] = set()
+        for file in files:
+            source = (self.root / file).read_text(encoding="utf-8")
+            for name, line, column in _first_statements(ast.parse(source), ""):
+                found = self.known.tests_of(file, range(line, line + 1), name)
+                if found and (best is None or len(found) > best[0]):
+                    lines = source.splitlines(keepends=True)
+                    lines.insert(line - 1, f"{' ' * column}raise AssertionError('planted')\n")
+                    best, tests = (len(found), file, name, "".join(lines)), found
+        if best is None:
+            return None
+        quick = sorted(tests, key=lambda one: self.known.times[one][0])[:10]
+        return best[1], best[2], best[3], quick
+
+
+def _first_statements(tree: ast.AST, before: str) -> list[tuple[str, int, int]]:
+    """The first statement of each function that begins a line: name of the function, line and column."""
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+            if body and body[0].lineno > node.lineno and not isinstance(body[0], ast.FunctionDef | ast.ClassDef):
+                found.append((f"{before}{node.name}", body[0].lineno, body[0].col_offset))
+        elif isinstance(node, ast.ClassDef):
+            found += _first_statements(node, f"{before}{node.name}.")
+    return found

@@ -1,0 +1,82 @@
+"""What runs found, kept as `results.json` and written as docs/mutants.md."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.equivalents import Equivalent
+
+RESULTS = Path(__file__).parent / "results.json"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "mutants.md"
+_BEGIN, _END = "<!-- results: written by make mutants -->", "<!-- end of results -->"
+Row = dict[str, Any]
+
+
+def commit_of(root: Path) -> str:
+    """The commit that was played, with a plus if files differ from it."""
+    try:
+        name = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], cwd=root, text=True).strip()
+        changed = subprocess.check_output(["git", "status", "--porcelain"], cwd=root, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return name + ("+" if changed else "")
+
+
+def merged(root: Path, rows: list[Row], seed: int, last: Row | None) -> Row:
+    """The result of a folder. With the last result, `rows` are its survivors, played again."""
+    counts = Counter(row["outcome"] for row in rows)
+    left = [row for row in rows if row["outcome"] in ("survived", "not covered")]
+    killed = counts["killed"] + counts["timed out"]
+    survivors = [
+        {name: row[name] for name in ("outcome", "file", "line", "function", "mutation", "nth", "tests", "left_out")}
+        for row in left
+    ]  # fmt: skip
+    one = {
+        "commit": commit_of(root), "date": time.strftime("%Y-%m-%d", time.gmtime()), "seed": str(seed),
+        "mutants": len(rows), "killed": killed, "timed_out": counts["timed out"], "equivalent": counts["equivalent"],
+        "not_covered": counts["not covered"], "survived": counts["survived"], "survivors": survivors,
+        "killed_later": 0,
+    }  # fmt: skip
+    if last is None:
+        return one
+    kinds = {name: last[name] + one[name] for name in ("killed", "timed_out", "equivalent")}
+    return one | kinds | {
+        "seed": last["seed"], "mutants": last["mutants"], "killed_later": last["killed_later"] + killed,
+    }  # fmt: skip
+
+
+def table(results: dict[str, Row]) -> str:
+    """Both tables of the page."""
+    head = (
+        "| folder | date | commit | seed | mutants | killed | of these by tests written for them | equivalent |"
+        " survivors | of these not covered | killed of those that are not equivalent |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|\n"
+    )
+    lines = []
+    for folder, one in sorted(results.items()):
+        share = one["killed"] / max(1, one["mutants"] - one["equivalent"])
+        survivors = one["survived"] + one["not_covered"]
+        lines.append(
+            f"| `{folder}` | {one['date']} | {one['commit']} | {one['seed']} | {one['mutants']} | {one['killed']} |"
+            f" {one['killed_later']} | {one['equivalent']} | {survivors} | {one['not_covered']} | {share:.0%} |\n"
+        )
+    text = head + "".join(lines) + "\n"
+    left = [(folder, row) for folder, one in sorted(results.items()) for row in one["survivors"]]
+    if left:
+        text += "Survivors:\n\n| place | function | fault | |\n|---|---|---|---|\n"
+        for _, row in left:
+            note = row["outcome"] if not row["left_out"] else f"{row['outcome']}; {row['left_out']} tests left out"
+            fault = row["mutation"].replace("|", "\\|")
+            text += f"| `{row['file']}:{row['line']}` | `{row['function'] or ''}` | `{fault}` | {note} |\n"
+    return text
+
+
+def write_page(results: dict[str, Row], equivalents: list[Equivalent], page: Path) -> None:
+    """Put the tables into the page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    page.write_text(f"{before}{_BEGIN}\n\n{table(results)}\n{_END}{after}", encoding="utf-8")

@@ -1,0 +1,92 @@
+"""The runner on a toy package: what dies, what survives, what is stopped, and that nothing is changed outside its copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forge.stores import contents
+from tests.mutants.__main__ import ROOT
+
+RULES = '''
+from functools import cache
+LIMIT = 3
+def is_over(n: int) -> bool:
+    return n > LIMIT
+def down(n: int) -> int:
+    while n > 0:
+        n -= 1
+    return n
+@cache
+def shared(n: int) -> int:
+    return n + 1
+def weak(n: int) -> bool:
+    return n > 10
+def unused(n: int) -> int:
+    return n * 2
+'''
+TESTS = '''
+import subprocess, sys
+import pytest
+from functools import cache
+from toy.rules import down, is_over, shared, weak
+@pytest.fixture(scope="session")
+def result(): return is_over(4)
+@cache
+def value(): return shared(1)
+def test_over(): assert is_over(4) and not is_over(3)
+def test_fixture(result): assert result
+def test_down(): assert down(3) == 0
+def test_uses_first(): value()
+def test_uses_second(): assert value() == 2
+def test_weak(): assert weak(20) and not weak(0)
+def test_program():
+    weak(20)
+    assert subprocess.check_output([sys.executable, "-c", "from toy.rules import is_over; print(is_over(4))"]) == b"True\\n"
+'''
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], subprocess.CompletedProcess[str]]:
+    """A toy that was played, its rows by mutation, and how the run ended."""
+    root = tmp_path_factory.mktemp("toy")
+    for name, text in {
+        "readers/rules.py": RULES, "readers/__init__.py": "", "tests/toy/test_rules.py": TESTS, ".gitignore": ".cache/\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+        "tests/equivalent.toml": '[[equivalent]]\nfile = "readers/rules.py"\nfunction = "weak"\nmutation = "n > 10 → n >= 10"\n'
+        'why = "No caller has 10."\n',
+    }.items():  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (root / "toy").symlink_to("readers")  # a package under two names, as those of rmqtx
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    before = contents(root)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "tests.mutants", "--root", str(root), "--folder", "readers", "--count", "99", "--seconds", "1"]
+    ended = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    after = {name: text for name, text in contents(root).items() if not name.startswith((".cache", ".git/"))}
+    assert after == {name: text for name, text in before.items() if not name.startswith(".git/")}
+    rows = json.loads((root / ".cache/mutants/readers.json").read_text("utf-8"))
+    return root, {f"{row['function']}: {row['mutation']}": row for row in rows}, ended
+
+
+def test_outcomes(toy: Any) -> None:
+    _, rows, ended = toy
+    outcomes = {name: row["outcome"] for name, row in rows.items()}
+    assert outcomes["is_over: n > LIMIT → n >= LIMIT"] == "killed"
+    assert outcomes["None: 3 → 4"] == "killed"
+    assert outcomes["shared: n + 1 → n - 1"] == "killed"
+    assert rows["shared: n + 1 → n - 1"]["by"].endswith("test_uses_second")
+    assert outcomes["down: n > 0 → n >= 0"] == "killed"
+    assert outcomes["down: n -= 1 → n += 1"] == "timed out"
+    assert outcomes["weak: n > 10 → n >= 10"] == "equivalent"
+    assert outcomes["weak: 10 → 11"] == "survived"
+    assert outcomes["unused: n * 2 → n // 2"] == "not covered"
+    assert ended.returncode == 1, ended.stderr
+    assert "survived: readers/rules.py:14 weak: 10 → 11" in ended.stdout
