@@ -172,6 +172,10 @@ test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify predicted? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
+.PHONY: mutants
+mutants: compiled ## put faults into a copy, COUNT (50) of FOLDER (or of the files that differ from main) by SEED: is each found by a test? docs/mutants.md
+	@$(BIN)/python -m tests.mutants $${FOLDER:+--folder $${FOLDER}} --count $${COUNT:-50} $${SEED:+--seed $${SEED}} $${PAGE:+--page}
+
 .PHONY: histories
 histories: $(INSTALLED) ## play histories on the brokers' own classes, and compare: HISTORIES (100) of each of RELEASES from SEED on; KEEP is a directory for those that differ
 	@$(BIN)/python -m tests.histories --histories $${HISTORIES:-100} --seed $${SEED:-0} $${RELEASES:+--releases $${RELEASES}} $${KEEP:+--keep $${KEEP}}

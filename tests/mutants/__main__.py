@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.drawing import PRODUCT, Chooser, Mutant, drawn, product_files
+from tests.mutants.drawing import Chooser, Mutant, drawn, product_files
 from tests.mutants.equivalents import EQUIVALENT, key_of, read_equivalents, unknown
 from tests.mutants.page import PAGE, RESULTS, merged, write_page
 from tests.mutants.touched import Database
@@ -92,9 +92,8 @@ class Run:
             raise ProvesNothing("no test runs any function of these files")
         file, function, source, tests = planted
         unchanged = (self.tree / file).read_text(encoding="utf-8")
-        jobs = [
-            Job(_PLANTED, file, function, source, tests, 30, 30), Job(_UNCHANGED, file, function, unchanged, tests, 30, 30),
-        ]  # fmt: skip
+        texts = ((_PLANTED, source), (_UNCHANGED, unchanged))
+        jobs = [Job(number, file, function, text, tests, 30, 30) for number, text in texts]
         rows: list[Row] = []
         for number, mutant in enumerate(mutants):
             every = chooser.tests_for(mutant)
@@ -149,12 +148,12 @@ def settled(rows: list[Row], equivalents: dict[Any, str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Draw, play and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--folder", action="append", default=[], help="a folder or file of the product; default: changed")
+    parser.add_argument("--folder", action="append", default=[], help="a folder or file of the product")
     parser.add_argument("--count", type=int, default=50, help="mutants of each folder")
     parser.add_argument("--seed", type=int, help="of the draw; one is drawn and printed if none is given")
     parser.add_argument("--minutes", type=float, help="for each folder; the rest of its mutants is left")
     parser.add_argument("--seconds", type=float, default=10, help="CPU time for each mutant, beside that of its tests")
-    parser.add_argument("--tests", action="append", default=[], help="test files or folders to run under coverage again")
+    parser.add_argument("--tests", action="append", default=[], help="test files or folders to run under coverage")
     parser.add_argument("--survivors", action="store_true", help="only the survivors of the last run of each folder")
     parser.add_argument("--page", action="store_true", help="write docs/mutants.md")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
@@ -190,11 +189,12 @@ def main(arguments: list[str] | None = None) -> int:
             status = 1
             print(line, file=sys.stderr)
         one = merged(root, rows, seed, known.get(folder) if options.survivors else None)
-        print(f"{folder}: " + ", ".join(f"{one[name]} {name.replace('_', ' ')}" for name in one if isinstance(one[name], int)))
+        counts = (f"{value} {name.replace('_', ' ')}" for name, value in one.items() if isinstance(value, int))
+        print(f"{folder}: " + ", ".join(counts))
         for row in one["survivors"]:
             status = 1
-            print(f"  {row['outcome']}: {row['file']}:{row['line']} {row['function']}: {row['mutation']}"
-                  + (f" ({row['left_out']} of {row['tests'] + row['left_out']} tests left out)" if row["left_out"] else ""))
+            left = f" ({row['left_out']} of {row['tests'] + row['left_out']} tests left out)" if row["left_out"] else ""
+            print(f"  {row['outcome']}: {row['file']}:{row['line']} {row['function']}: {row['mutation']}{left}")
         (cache / f"{folder.replace('/', '.')}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
         if options.page and root == ROOT:
             known[folder] = one

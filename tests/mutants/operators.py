@@ -72,7 +72,8 @@ class _Finder(ast.NodeVisitor):
 
     def add(self, operator: str, node: ast.expr | ast.stmt, new: ast.AST | str) -> None:
         """Note one mutation of a node."""
-        assert node.end_lineno is not None and node.end_col_offset is not None
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
         text = new if isinstance(new, str) else ast.unparse(new)
         written = text if isinstance(node, ast.stmt) else f"({text})"
         change = f"{_short(ast.unparse(node))} → {_short(text)}"
@@ -99,26 +100,26 @@ class _Finder(ast.NodeVisitor):
         else:
             super().visit(node)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:  # noqa: N802
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Python 3.11 has wrong places for what is in braces."""
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Only the value."""
         if node.value is not None:
             self.visit(node.value)
 
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
+    def visit_Import(self, node: ast.Import) -> None:
         """Nothing."""
 
     visit_ImportFrom = visit_Import  # type: ignore[assignment]  # noqa: N815
 
-    def visit_Assert(self, node: ast.Assert) -> None:  # noqa: N802
+    def visit_Assert(self, node: ast.Assert) -> None:
         """Nothing: an assertion of the product is for the type checker."""
 
-    def visit_Raise(self, node: ast.Raise) -> None:  # noqa: N802
+    def visit_Raise(self, node: ast.Raise) -> None:
         """Nothing: what an exception says is words."""
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """The body, not the decorators."""
         self._names.append(node.name)
         depth, self._depth = self._depth, 0
@@ -143,7 +144,7 @@ class _Finder(ast.NodeVisitor):
 
     # ---- faults
 
-    def visit_If(self, node: ast.If | ast.IfExp | ast.While) -> None:  # noqa: N802
+    def visit_If(self, node: ast.If | ast.IfExp | ast.While) -> None:
         """A condition that is a plain value is turned round; comparisons in it have their own faults."""
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
@@ -154,7 +155,7 @@ class _Finder(ast.NodeVisitor):
     visit_IfExp = visit_If  # noqa: N815
     visit_While = visit_If  # noqa: N815
 
-    def visit_Compare(self, node: ast.Compare) -> None:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> None:
         """Each comparison."""
         for place, operator in enumerate(node.ops):
             for other in _COMPARED[type(operator)]:
@@ -162,31 +163,31 @@ class _Finder(ast.NodeVisitor):
                 self.add("comparison", node, ast.Compare(node.left, ops, node.comparators))
         self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:  # noqa: N802
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
         """`and` and `or`."""
         other: ast.boolop = ast.Or() if isinstance(node.op, ast.And) else ast.And()
         self.add("boolean", node, ast.BoolOp(other, node.values))
         self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:  # noqa: N802
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         """`not` and `~` removed."""
         if isinstance(node.op, ast.Not | ast.Invert):
             self.add("removed not", node, node.operand)
         self.generic_visit(node)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> None:
         """Arithmetic, and masks."""
         if (other := _CALCULATED.get(type(node.op))) is not None and not _is_text(node):
             self.add("arithmetic", node, ast.BinOp(node.left, other(), node.right))
         self.generic_visit(node)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """`+=` and the like."""
         if (other := _CALCULATED.get(type(node.op))) is not None and not _is_text(node.value):
             self.add("arithmetic", node, ast.AugAssign(node.target, other(), node.value))
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> None:
         """Numbers by one, True and False."""
         if isinstance(node.value, bool):
             self.add("boolean", node, ast.Constant(not node.value))
@@ -194,7 +195,7 @@ class _Finder(ast.NodeVisitor):
             self.add("constant", node, str(node.value + 1))
             self.add("constant", node, str(node.value - 1))
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> None:
         """`min` for `max`, and forms left out."""
         name = _called(node)
         if name in _NO_FAULT:
@@ -209,7 +210,7 @@ class _Finder(ast.NodeVisitor):
             self.add("removed call", node, node.args[0])
         self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> None:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> None:
         """A call whose result nothing uses is removed."""
         if isinstance(node.value, ast.Constant):
             return
@@ -217,7 +218,7 @@ class _Finder(ast.NodeVisitor):
             self.add("removed call", node, "pass")
         self.generic_visit(node)
 
-    def visit_Return(self, node: ast.Return) -> None:  # noqa: N802
+    def visit_Return(self, node: ast.Return) -> None:
         """None in place of a result."""
         if node.value is None:
             return
@@ -290,7 +291,8 @@ def users_of(name: str, module: Path, root: Path, files: list[Path]) -> dict[Pat
             continue
         lines = [
             node.lineno for node in ast.walk(tree)
-            if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
+            if (isinstance(node, ast.Name) and node.id == name)
+            or (isinstance(node, ast.Attribute) and node.attr == name)
         ]  # fmt: skip
         if lines:
             found[file] = sorted(set(lines))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.mutants.__main__ import ROOT
 from tests.mutants.equivalents import read_equivalents, unknown
 from tests.mutants.operators import mutations_of
-from tests.mutants.__main__ import ROOT
 
 CASES = [
     ("a < b", {"a < b → a <= b", "a < b → a >= b"}),
@@ -45,7 +45,10 @@ def test_statements() -> None:
 
 
 def test_names_of_places() -> None:
-    source = "LIMIT = 5\nclass A:\n    n: int = 3\n    def f(self, x=7):\n        def g():\n            return x < 1, x < 1\n        return g\n"
+    source = (
+        "LIMIT = 5\nclass A:\n    n: int = 3\n    def f(self, x=7):\n"
+        "        def g():\n            return x < 1, x < 1\n        return g\n"
+    )
     found = {(one.function, one.name, one.change, one.nth) for one in mutations_of(source)}
     assert (None, "LIMIT", "5 → 6", 0) in found
     assert (None, "n", "3 → 4", 0) in found

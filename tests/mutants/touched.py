@@ -138,7 +138,7 @@ class Touched:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """One test."""
         with self.inside(item.nodeid):
-            for name, fixtures in getattr(item, "_fixtureinfo").name2fixturedefs.items():
+            for name, fixtures in item._fixtureinfo.name2fixturedefs.items():
                 if fixtures and fixtures[-1].scope != "function":
                     self.uses[item.nodeid].add(f"fixture {fixtures[-1].baseid} {name}")
             begin = cpu_seconds(), _clock()
@@ -218,7 +218,8 @@ def write(
                         by_file[file][line] |= mask
             functions = json.dumps(functions_of(path.read_text(encoding="utf-8")))
             for file, lines in by_file.items():
-                row = (file, source, digest(path), functions, json.dumps({line: f"{m:x}" for line, m in lines.items()}))
+                masks_text = json.dumps({line: f"{mask:x}" for line, mask in lines.items()})
+                row = (file, source, digest(path), functions, masks_text)
                 connection.execute("INSERT INTO lines VALUES (?, ?, ?, ?, ?)", row)
         for file, tests in places.items():
             times = [plugin.passed[test] for test in tests]
@@ -240,7 +241,9 @@ class Database:
             if (root / file).is_file()
         }
         self.times = {
-            test: (cpu, wall) for ids, cpus, walls in self._tests.values() for test, cpu, wall in zip(ids, cpus, walls)
+            test: (cpu, wall)
+            for ids, cpus, walls in self._tests.values()
+            for test, cpu, wall in zip(ids, cpus, walls, strict=True)
         }
 
     def stale(self, files: Iterable[str], marks: str) -> list[str]:

@@ -30,7 +30,7 @@ def copied(root: Path, to: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink():
             target.unlink(missing_ok=True)
-            target.symlink_to(os.readlink(source))
+            target.symlink_to(source.readlink())
         elif not target.exists() or target.read_bytes() != source.read_bytes():
             shutil.copyfile(source, target)
             shutil.copymode(source, target)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -39,7 +39,7 @@ class Job:
     """One mutant to play.
 
     Shape: `source`: the whole text of `file` with the fault. `tests`: in the order in which they run.
-    Units: seconds; `cpu` and `wall` without the fault; `more`: CPU time allowed in addition, for what other tests shared.
+    Units: seconds; `cpu` and `wall` without the fault; `more`: CPU time allowed in addition, for what tests share.
     """
 
     number: int
@@ -87,9 +87,10 @@ def put_into_memory(root: Path, job: Job) -> bool:
     new = [one for one in _codes(compile(job.source, file, "exec")) if one.co_qualname == outer]
     old: dict[int, list[FunctionType]] = {}
     for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_qualname == outer:
-            if os.path.realpath(one.__code__.co_filename) == file:
-                old.setdefault(one.__code__.co_firstlineno, []).append(one)
+        if not isinstance(one, FunctionType) or one.__code__.co_qualname != outer:
+            continue
+        if os.path.realpath(one.__code__.co_filename) == file:
+            old.setdefault(one.__code__.co_firstlineno, []).append(one)
     if len(new) != 1 or len(old) != 1:  # none, or several of one name: `@overload`, a property with a setter
         return False
     for one in next(iter(old.values())):
@@ -173,13 +174,13 @@ class Player:
             if not put_into_memory(self.root, job):
                 os._exit(_ELSEWHERE)
             status = _PASSED
-            for item, after in zip(chosen, [*chosen[1:], None]):
+            for item, after in zip(chosen, [*chosen[1:], None], strict=False):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 if self.failed:
                     status = _FAILED
                     break
             said.write_text(self.failed, encoding="utf-8")
-        except BaseException as error:  # noqa: BLE001  # also SystemExit: it must not reach the code of the parent
+        except BaseException as error:  # also SystemExit: it must not reach the code of the parent
             said.write_text(f"{type(error).__name__}: {error}"[:200], encoding="utf-8")
             status = _FAILED
         finally:
@@ -220,10 +221,8 @@ def _awaited(child: int, job: Job) -> int | None:
 
 
 def _stop_group(leader: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class Unpacked:
