@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.drawing import Chooser, Mutant, drawn, product_files
+from tests.mutants.drawing import SECONDS_MAX, Chooser, Mutant, drawn, product_files
 from tests.mutants.equivalents import EQUIVALENT, key_of, read_equivalents, unknown
 from tests.mutants.page import PAGE, RESULTS, merged, write_page
 from tests.mutants.touched import Database
@@ -84,7 +84,9 @@ class Run:
             if status:
                 print(f"coverage: {folder}: status {status}, see {self.cache}/touched.log", file=sys.stderr)
 
-    def play(self, files: list[str], mutants: list[Mutant], minutes: float | None, more: float) -> list[Row]:
+    def play(
+        self, files: list[str], mutants: list[Mutant], minutes: float | None, more: float, longest: float
+    ) -> list[Row]:
         """Play mutants; a row for each of which the outcome is known."""
         chooser = Chooser(self.tree, Database(self.database, self.tree))
         planted = chooser.planted(files)
@@ -97,7 +99,7 @@ class Run:
         rows: list[Row] = []
         for number, mutant in enumerate(mutants):
             every = chooser.tests_for(mutant)
-            tests, cpu, wall = chooser.ordered(mutant.file, every)
+            tests, cpu, wall = chooser.ordered(mutant.file, every, longest)
             one = mutant.mutation
             rows.append({
                 "file": mutant.file, "line": one.first_line, "function": one.function, "operator": one.operator,
@@ -153,6 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="of the draw; one is drawn and printed if none is given")
     parser.add_argument("--minutes", type=float, help="for each folder; the rest of its mutants is left")
     parser.add_argument("--seconds", type=float, default=10, help="CPU time for each mutant, beside that of its tests")
+    words = "CPU time of the tests of a mutant; further tests are left out"
+    parser.add_argument("--longest", type=float, default=SECONDS_MAX, help=words)
     parser.add_argument("--tests", action="append", default=[], help="test files or folders to run under coverage")
     parser.add_argument("--survivors", action="store_true", help="only the survivors of the last run of each folder")
     parser.add_argument("--page", action="store_true", help="write docs/mutants.md")
@@ -181,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
             mutants = [one for one in mutants if key_of(one.file, one.mutation) in old]
         print(f"{folder}: {len(mutants)} mutants, seed {seed}", flush=True)
         try:
-            rows = run.play(files, mutants, options.minutes, options.seconds)
+            rows = run.play(files, mutants, options.minutes, options.seconds, options.longest)
         except ProvesNothing as why:
             print(f"{folder}: {why}", file=sys.stderr)
             return 2
