@@ -84,10 +84,14 @@ class Run:
             if status:
                 print(f"coverage: {folder}: status {status}, see {self.cache}/touched.log", file=sys.stderr)
 
+    def recorded(self) -> str:
+        """How many test files were run under coverage, of how many."""
+        return f"{len(Database(self.database, self.tree).files())} of {len(test_files(self.tree, []))}"
+
     def play(
         self, files: list[str], mutants: list[Mutant], minutes: float | None, more: float, longest: float
     ) -> list[Row]:
-        """Play mutants; a row for each of which the outcome is known."""
+        """Play mutants; a row for each, as far as the time suffices."""
         chooser = Chooser(self.tree, Database(self.database, self.tree))
         planted = chooser.planted(files)
         if planted is None:
@@ -109,10 +113,13 @@ class Run:
             if tests:
                 text = (self.tree / mutant.file).read_text(encoding="utf-8")
                 jobs.append(Job(number, mutant.file, one.function, one.applied(text), tests, cpu, wall, more))
-        for number, outcome in self._outcomes(jobs, minutes).items():
+        outcomes = self._outcomes(jobs, minutes)
+        # Of a run that ended early, only mutants before the first one that was not played: no choice by their kind.
+        end = next((job.number for job in jobs if job.number >= 0 and job.number not in outcomes), len(rows))
+        for number, outcome in outcomes.items():
             if number >= 0:
                 rows[number] |= {name: outcome[name] for name in ("outcome", "by", "seconds")}
-        return [row for row in rows if row["outcome"] is not None]
+        return rows[:end]
 
     def _outcomes(self, jobs: list[Job], minutes: float | None) -> dict[int, Row]:
         """Outcomes by number, the first two proven first. Jobs that the time does not suffice for have none."""
@@ -192,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
         for line in settled(rows, equivalents):
             status = 1
             print(line, file=sys.stderr)
-        one = merged(root, rows, seed, known.get(folder) if options.survivors else None)
+        one = merged(root, rows, seed, run.recorded(), known.get(folder) if options.survivors else None)
         counts = (f"{value} {name.replace('_', ' ')}" for name, value in one.items() if isinstance(value, int))
         print(f"{folder}: " + ", ".join(counts))
         for row in one["survivors"]:

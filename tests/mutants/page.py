@@ -26,8 +26,10 @@ def commit_of(root: Path) -> str:
     return name + ("+" if changed else "")
 
 
-def merged(root: Path, rows: list[Row], seed: int, last: Row | None) -> Row:
-    """The result of a folder. With the last result, `rows` are its survivors, played again."""
+def merged(root: Path, rows: list[Row], seed: int, recorded: str, last: Row | None) -> Row:
+    """The result of a folder. With the last result, `rows` are its survivors, played again. `recorded`: how many of the
+    test files were run under coverage.
+    """
     counts = Counter(row["outcome"] for row in rows)
     left = [row for row in rows if row["outcome"] in ("survived", "not covered")]
     killed = counts["killed"] + counts["timed out"]
@@ -39,22 +41,30 @@ def merged(root: Path, rows: list[Row], seed: int, last: Row | None) -> Row:
         "commit": commit_of(root), "date": time.strftime("%Y-%m-%d", time.gmtime()), "seed": str(seed),
         "mutants": len(rows), "killed": killed, "timed_out": counts["timed out"], "equivalent": counts["equivalent"],
         "not_covered": counts["not covered"], "survived": counts["survived"], "survivors": survivors,
-        "killed_later": 0,
+        "killed_later": 0, "recorded": recorded,
     }  # fmt: skip
     if last is None:
         return one
     kinds = {name: last[name] + one[name] for name in ("killed", "timed_out", "equivalent")}
+    played = {_place(row) for row in rows}
+    survivors += [row for row in last["survivors"] if _place(row) not in played]  # the time did not suffice for them
+    outcomes = Counter(row["outcome"] for row in survivors)
     return one | kinds | {
         "seed": last["seed"], "mutants": last["mutants"], "killed_later": last["killed_later"] + killed,
+        "not_covered": outcomes["not covered"], "survived": outcomes["survived"],
     }  # fmt: skip
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("file", "function", "mutation", "nth"))
 
 
 def table(results: dict[str, Row]) -> str:
     """Both tables of the page."""
     head = (
         "| folder | date | commit | seed | mutants | killed | of these by tests written for them | equivalent |"
-        " survivors | of these not covered | killed of those that are not equivalent |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n"
+        " survivors | of these not covered | killed of those that are not equivalent | test files recorded |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
     )
     lines = []
     for folder, one in sorted(results.items()):
@@ -62,7 +72,8 @@ def table(results: dict[str, Row]) -> str:
         survivors = one["survived"] + one["not_covered"]
         lines.append(
             f"| `{folder}` | {one['date']} | {one['commit']} | {one['seed']} | {one['mutants']} | {one['killed']} |"
-            f" {one['killed_later']} | {one['equivalent']} | {survivors} | {one['not_covered']} | {share:.0%} |\n"
+            f" {one['killed_later']} | {one['equivalent']} | {survivors} | {one['not_covered']} | {share:.0%} |"
+            f" {one['recorded']} |\n"
         )
     text = head + "".join(lines) + "\n"
     left = [(folder, row) for folder, one in sorted(results.items()) for row in one["survivors"]]

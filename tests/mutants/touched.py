@@ -246,6 +246,10 @@ class Database:
             for test, cpu, wall in zip(ids, cpus, walls, strict=True)
         }
 
+    def files(self) -> set[str]:
+        """The test files that were run under coverage."""
+        return set(self._tests)
+
     def stale(self, files: Iterable[str], marks: str) -> list[str]:
         """The test files that were not run under coverage as they are now."""
         known = {
