@@ -13,6 +13,7 @@ import pytest
 
 from tests.forge.stores import contents
 from tests.mutants.__main__ import ROOT
+from tests.mutants.page import merged
 
 RULES = '''
 from functools import cache
@@ -62,12 +63,11 @@ why = "No caller has 10."
 '''
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], subprocess.CompletedProcess[str]]:
-    """A toy that was played, its rows by mutation, and how the run ended."""
-    root = tmp_path_factory.mktemp("toy")
+def played(root: Path, tests: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """A toy with these tests, played; nothing outside of its cache may change."""
+    pytest.importorskip("coverage")  # not in an environment that was made before it was needed
     for name, text in {
-        "readers/rules.py": RULES, "readers/__init__.py": "", "tests/toy/test_rules.py": TESTS,
+        "readers/rules.py": RULES, "readers/__init__.py": "", "tests/toy/test_rules.py": tests,
         ".gitignore": ".cache/\n", "pyproject.toml": "[tool.pytest.ini_options]\n", "tests/equivalent.toml": EQUIVALENT,
     }.items():  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,17 +76,17 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any],
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     before = contents(root)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    options = ["--root", str(root), "--folder", "readers", "--count", "99", "--seconds", "1"]
+    options = ["--root", str(root), "--folder", "readers", "--seconds", "1", *more]
     command = [sys.executable, "-m", "tests.mutants", *options]
     ended = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    after = {name: text for name, text in contents(root).items() if not name.startswith(".cache")}
-    assert after == before
-    rows = json.loads((root / ".cache/mutants/readers.json").read_text("utf-8"))
-    return root, {f"{row['function']}: {row['mutation']}": row for row in rows}, ended
+    assert {name: text for name, text in contents(root).items() if not name.startswith(".cache")} == before
+    return ended
 
 
-def test_outcomes(toy: Any) -> None:
-    _, rows, ended = toy
+def test_outcomes(tmp_path: Path) -> None:
+    ended = played(tmp_path, TESTS, "--count", "99")
+    found = json.loads((tmp_path / ".cache/mutants/readers.json").read_text("utf-8"))
+    rows = {f"{row['function']}: {row['mutation']}": row for row in found}
     outcomes = {name: row["outcome"] for name, row in rows.items()}
     assert outcomes["is_over: n > LIMIT → n >= LIMIT"] == "killed"
     assert outcomes["None: 3 → 4"] == "killed"
@@ -99,3 +99,27 @@ def test_outcomes(toy: Any) -> None:
     assert outcomes["unused: n * 2 → n // 2"] == "not covered"
     assert ended.returncode == 1, ended.stderr
     assert "survived: readers/rules.py:14 weak: 10 → 11" in ended.stdout
+
+
+def test_a_run_whose_planted_mutant_survives_proves_nothing(tmp_path: Path) -> None:
+    tests = "from toy.rules import weak\ndef test_weak():\n    try: weak(20)\n    except AssertionError: pass\n"
+    ended = played(tmp_path, tests, "--count", "1")
+    assert ended.returncode == 2
+    assert "the planted mutant survived in readers/rules.py: weak" in ended.stderr
+
+
+def test_survivors_that_are_played_again_keep_the_figures_of_their_draw() -> None:
+    def row(number: int, outcome: str) -> dict[str, Any]:
+        return {
+            "file": "a.py", "line": number, "function": "f", "mutation": f"{number}", "nth": 0, "tests": 1,
+            "left_out": 0, "outcome": outcome,
+        }  # fmt: skip
+
+    drawn = [row(1, "killed"), row(2, "survived"), row(3, "not covered"), row(4, "survived"), row(5, "timed out")]
+    first = merged(ROOT, drawn, 7, "1 of 1", None)
+    assert (first["mutants"], first["killed"], first["survived"], first["not_covered"]) == (5, 2, 2, 1)
+    again = merged(ROOT, [row(2, "killed"), row(3, "equivalent")], 8, "1 of 1", first)
+    assert (again["mutants"], again["killed"], again["killed_later"], again["equivalent"]) == (5, 3, 1, 1)
+    assert (again["survived"], again["not_covered"], again["seed"]) == (1, 0, "7")
+    assert [one["mutation"] for one in again["survivors"]] == ["4"]
+    assert again["killed"] + again["equivalent"] + len(again["survivors"]) == again["mutants"]

@@ -22,12 +22,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import coverage
 import pytest
 
 from tests.mutants.operators import functions_of
+
+if TYPE_CHECKING:
+    import coverage
 
 #: Options of pytest for every run: one process, nothing kept.
 PLAIN = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", "--tb=short")
@@ -174,6 +176,8 @@ def _clock() -> float:
 
 def measure(root: Path, database: Path, files: list[str], marks: str) -> int:
     """Run the tests of some files and note what they run; the status of pytest."""
+    import coverage
+
     scratch = tempfile.mkdtemp(prefix="rmqtx-touched-")
     measured = coverage.Coverage(
         data_file=str(Path(scratch) / "data"), config_file=False, include=[f"{root}/*"], omit=[f"{root}/tests/*"],
