@@ -34,8 +34,10 @@ from rmqtx.repairs.stand_in.answer_table import Task
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
+#: A guard of a stand-in alone: other acts name their transactions.
+GROUP_SHARED = "group-shared"
 #: Guards that can be overridden for a stand-in; overriding others makes no sense for an answer.
-OVERRIDABLE = (PRODUCER_CONNECTED, ANOTHER_RMQTX)
+OVERRIDABLE = (PRODUCER_CONNECTED, ANOTHER_RMQTX, GROUP_SHARED)
 #: Guards that are not applied: a broker sends a check only after the time in which the producer must not be asked.
 _NOT_ASKED = ("immunity",)
 #: Guards whose reason ends without an act: the check is held and looked up again, or the broker repeats it.
@@ -80,6 +82,22 @@ class StandInConduct:
         if others.rivals and ANOTHER_RMQTX not in self.overrides:
             return Refusal(ANOTHER_RMQTX, *rivals_that_answer(self.group, others.rivals))
         return None
+
+
+    def refusal_of_ledger(self, applications: Sequence[frozenset[str]]) -> Refusal | None:
+        """Why a ledger does not answer for a group of several applications; None for one application, or on override.
+
+        `applications`: the topics of each; see `Members.applications`.
+        """
+        if len(applications) < 2 or GROUP_SHARED in self.overrides:
+            return None
+        named = "; ".join(sorted(", ".join(sorted(topics)) for topics in applications))
+        return Refusal(
+            GROUP_SHARED,
+            f"several applications send with group {self.group}, by their topics: {named}; the ledger of one may have "
+            "a row with the key of another's transaction, or none",
+            "answer by a plan: rmqtx plan commit --where 'topic = NAME', then rmqtx answer --plan PLAN",
+        )
 
 
 class StandIn:

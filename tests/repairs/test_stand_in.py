@@ -366,3 +366,13 @@ def test_immunity_does_not_keep_a_broker_that_asks_from_being_answered(tmp_path:
     played = Played(tmp_path / "slave", slave, check(), seconds=0.6)
     assert slave.acts == []
     assert played.outcomes == [(ActKind.COMMIT, "refused_by_guard")]
+
+
+def test_a_ledger_does_not_answer_for_several_applications() -> None:
+    orders, payments = frozenset({"orders"}), frozenset({"payments", "refunds"})
+    refusal = StandInConduct("shop").refusal_of_ledger([orders, payments])
+    assert refusal is not None
+    assert refusal.guard == "group-shared"
+    assert "orders; payments, refunds" in str(refusal)
+    assert StandInConduct("shop").refusal_of_ledger([orders]) is None
+    assert StandInConduct("shop", "a test", ("group-shared",)).refusal_of_ledger([orders, payments]) is None

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +67,8 @@ OverrideOption = Annotated[
     list[str] | None,
     typer.Option(
         "--override", metavar="GUARD",
-        help="Answer although this guard refuses: producer-connected or another-rmqtx. Needs --reason",
+        help="Answer although this guard refuses: producer-connected, another-rmqtx or group-shared. Needs "
+        "--reason",
     ),
 ]
 ReasonOption = Annotated[
@@ -103,6 +104,7 @@ def command(
     before and after its answer, and each answer has a receipt. Refused while members of the group are connected.
     Discarded transactions, and those that the check has passed, are not checked: use commit or rollback.
     """
+    from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
     from rmqtx.repairs.stand_in.stand_in import StandInConduct
     from rmqtx_cli.options.live import open_live
 
@@ -121,6 +123,10 @@ def command(
             _say_proposal(tasks, group, words, voice)
         else:
             _show(tasks, group, words, voice)
+        refusal = conduct.refusal_of_ledger(desk.applications) if isinstance(words, LedgerAnswers) else None
+        if refusal is not None:
+            say.error(str(refusal))
+            return exit_status.REFUSED_BY_GUARD
         if (status := _refused(others, conduct)) != exit_status.DONE or dry_run:
             return status
         if not yes and not _agreed(group, given, tasks):
@@ -141,6 +147,7 @@ class _Desk:
     medium: LiveMedium
     journal: Journal
     voice: Voice
+    applications: list[frozenset[str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, live: Live, conduct: StandInConduct, words: AnswerSource, voice: Voice) -> _Desk:
@@ -173,7 +180,11 @@ class _Desk:
         """Return the answers for the transactions that are pending now."""
         from rmqtx.remoting.live.lookups import pending
 
-        found = [Transaction.of(row) for row in pending(self.live.brokers).table().to_pylist()]
+        reading = pending(self.live.brokers)
+        found = [Transaction.of(row) for row in reading.table().to_pylist()]
+        for (_, group), members in reading.habits.members.items():
+            if group == self.group:
+                self.applications.extend(members.applications())
         return self.stand_in.propose(
             [one for one in found if one.producer_group == self.group and one.state == State.PENDING]
         )

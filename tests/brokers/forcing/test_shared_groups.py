@@ -41,7 +41,14 @@ def test_a_group_of_two_applications(version: str, tmp_path: Path) -> None:
             for one in (topic,) if kind == "shared" else (TOPIC, FILLER):
                 plan = f"{kind}.{number}.{one}.{'a' if shop is first else 'b'}.{turn}"
                 shop.begin_all(plan, 2, topic=one, first="COMMIT")
-                shop.begin_all(f"{plan}.open", 1, topic=one, first="UNKNOWN", checks="UNKNOW")
+                shop.begin_all(f"{plan}.open", 2, topic=one, first="UNKNOWN", checks="UNKNOW")
+        ledger = tmp_path / "ledger.csv"
+        ledger.write_text("order_id,status\n1,PAID\n")
+        words = ("--ledger", str(ledger), "--match", "keys = order_id", "--done", "status = PAID", "--not-done",
+                 "status = VOID", "--dry-run")  # fmt: skip
+        of_group = {name: stage.tool().run("answer", "--group", name, *words) for name in ("g-shared-0", "g-clean-0")}
+        assert (of_group["g-shared-0"].status, "group-shared: several" in of_group["g-shared-0"].stderr) == (12, True)
+        assert "group-shared" not in of_group["g-clean-0"].stderr, str(of_group["g-clean-0"])
         with stage.checks():
             time.sleep(ROUNDS_SECONDS)
         tool = stage.tool()
