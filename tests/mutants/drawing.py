@@ -84,7 +84,7 @@ class Chooser:
             return 0 if is_own else 1 if name.startswith(f"tests/{package}/") else 2, cost(by_file[name])
 
         def cost(names: list[str]) -> float:
-            return sum(self.known.times[name][0] for name in names)
+            return sum((self.known.times[name][0] for name in names), 0.0)
 
         chosen: list[str] = []
         cpu = wall = 0.0

@@ -140,7 +140,8 @@ class Touched:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """One test."""
         with self.inside(item.nodeid):
-            for name, fixtures in item._fixtureinfo.name2fixturedefs.items():
+            shared = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+            for name, fixtures in shared.items():
                 if fixtures and fixtures[-1].scope != "function":
                     self.uses[item.nodeid].add(f"fixture {fixtures[-1].baseid} {name}")
             begin = cpu_seconds(), _clock()
@@ -225,13 +226,13 @@ def write(
                 masks_text = json.dumps({line: f"{mask:x}" for line, mask in lines.items()})
                 row = (file, source, digest(path), functions, masks_text)
                 connection.execute("INSERT INTO lines VALUES (?, ?, ?, ?, ?)", row)
-        for file, tests in places.items():
-            times = [plugin.passed[test] for test in tests]
-            row = (
-                file, digest(root / file), marks, json.dumps(list(tests)),
+        for file, own_tests in places.items():
+            times = [plugin.passed[test] for test in own_tests]
+            values = (
+                file, digest(root / file), marks, json.dumps(list(own_tests)),
                 json.dumps([round(cpu, 3) for cpu, _ in times]), json.dumps([round(wall, 3) for _, wall in times]),
             )  # fmt: skip
-            connection.execute("INSERT OR REPLACE INTO tests VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT OR REPLACE INTO tests VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
 class Database:
@@ -244,7 +245,7 @@ class Database:
             for file, ids, cpu, wall in self._connection.execute("SELECT file, ids, cpu, wall FROM tests")
             if (root / file).is_file()
         }
-        self.times = {
+        self.times: dict[str, tuple[float, float]] = {
             test: (cpu, wall)
             for ids, cpus, walls in self._tests.values()
             for test, cpu, wall in zip(ids, cpus, walls, strict=True)

@@ -22,11 +22,11 @@ def copied(root: Path, to: Path) -> None:
     if to.exists():
         for place, _, names in os.walk(to):
             for name in names:
-                path = Path(place, name)
-                if str(path.relative_to(to)) not in keep:
-                    path.unlink()
-    for name in wanted:
-        source, target = root / name, to / name
+                file = Path(place, name)
+                if str(file.relative_to(to)) not in keep:
+                    file.unlink()
+    for path in wanted:
+        source, target = root / path, to / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink():
             target.unlink(missing_ok=True)
