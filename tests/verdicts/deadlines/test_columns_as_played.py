@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -21,11 +21,12 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import check_stops
-from rmqtx.verdicts.check.state import check_settings
+from rmqtx.verdicts.check.state import CheckSettings, check_settings
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow, check_window
 from rmqtx.verdicts.deadlines import predicting
 from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.predicting import from_real_cursor, played, predict_from_files, predict_window
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.predicted import (
@@ -34,6 +35,7 @@ from rmqtx.verdicts.model.predicted import (
     COPY_ARRAYS,
     NEVER,
     OUT_OF_REACH,
+    ROUNDS_MAX,
     TOO_MANY,
     UNREAD_LOG,
     Event,
@@ -125,6 +127,8 @@ _AGES_MS = (-70_000, -1, 0, 1, 5_999, 6_000, 6_001, 90_000, 3_595_000, 7_200_000
     reserved_hours=st.sampled_from((1, 72)),
     version=st.sampled_from(((4, 4, 0), (4, 9, 7), (5, 1, 4), (5, 5, 0))),
 )
+@example([6_000], [40_000], [1], [ABSENT], 5, 72, (5, 5, 0))  # exactly as old as transactionTimeout
+@example([6_000], [40_000], [1], [ABSENT], 5, 72, (4, 4, 0))
 @examples(max_examples=60)
 def test_any_half_messages_have_the_deadlines_of_the_check_played_step_by_step(
     ages_ms: list[int], stored_ago_ms: list[int], checks: list[int], immunity: list[int], check_max: int,
@@ -141,6 +145,29 @@ def test_any_half_messages_have_the_deadlines_of_the_check_played_step_by_step(
         transaction_check_interval_ms=30_000, file_reserved_time_hours=reserved_hours,
     )  # fmt: skip
     assert values(found) == values(by_steps)
+
+
+def test_a_check_every_millisecond_asks_as_often_as_played() -> None:
+    """The smallest interval: rounds are skipped in the calculation, and each question must still be counted."""
+    found, by_steps = both_ways(
+        {"immunity_seconds": 1, "checks_count": 0}, transaction_check_max=1_100, transaction_check_interval_ms=1,
+        transaction_time_out_ms=0,
+    )  # fmt: skip
+    assert found.checks_to_come.tolist() == by_steps.checks_to_come.tolist()
+    assert set(found.events.tolist()) == {Event.PUT_BACK}
+
+
+def test_a_clock_that_was_set_back_beyond_all_rounds_gives_no_deadline() -> None:
+    """A store time of years ahead: a time computed from it would be printed as if the broker ran until then."""
+    now_ms, how = 1_700_000_000_000, CheckSettings(6_000, 5, 30_000, 3_600_000)
+    ahead = np.array([now_ms + 3 * ROUNDS_MAX * how.interval_ms], np.int64)
+    halves = OpenHalves(ahead, ahead, np.array([1]), np.array([False]), np.array([-1]))
+    found = discards_by_round(halves, check_rules((5, 3, 3)), how, now_ms)
+    assert found.time_ms.tolist() == [NEVER]
+    near = np.array([now_ms + 10 * how.interval_ms], np.int64)
+    halves = OpenHalves(near, near, np.array([1]), np.array([False]), np.array([-1]))
+    found = discards_by_round(halves, check_rules((5, 3, 3)), how, now_ms)
+    assert near[0] < found.time_ms[0] < near[0] + 10 * how.interval_ms
 
 
 def test_an_own_immunity_time_of_minus_1_is_that_of_the_broker() -> None:
