@@ -5,6 +5,7 @@ messages have properties that few producers set: an immunity time, checks before
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.state import CheckSettings, check_settings
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves
-from rmqtx.verdicts.check.window import CheckWindow, check_window
+from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, check_window
 from rmqtx.verdicts.deadlines import predicting
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
@@ -345,10 +346,20 @@ def test_releases_that_lead_to_different_futures_are_listed_in_their_order(monke
     store = open_store(unpacked(name))
     settings = settings_of(name)(store)
     stops = [dataclasses.replace(one, version=(4, 5, 0)) for one in check_stops(store, settings)]
+    given_to: list[object] = []
+    windows = CheckWindows
+
+    def noted(one: Store, conf: Mapping[str, str]) -> CheckWindows:
+        given_to.append(conf)
+        return windows(one, conf)
+
+    monkeypatch.setattr(predicting, "CheckWindows", noted)
     told = iter(range(99))
     monkeypatch.setattr(Prediction, "digest", lambda _: str(next(told)))
     found = predict_from_files(store, settings, check_cursors(store), store.taken_time_ms, stops=stops)
     assert [line.partition(":")[0] for line in found.differing] == [
         ".".join(map(str, version)) for version in sorted(versions)
     ]
+    assert settings.given
+    assert given_to == [settings.given] * (1 + len(versions))  # a future by other settings is not that of this broker
     assert corpus.recipe(name)["version"] == "4.5.0"
