@@ -62,7 +62,7 @@ def _place(row: Row) -> tuple[Any, ...]:
 def table(results: dict[str, Row]) -> str:
     """Both tables of the page."""
     head = (
-        "| folder | date | commit | seed | mutants | killed | of these by tests written for them | equivalent |"
+        "| folder | date | commit | seed | mutants | killed | of these in later runs | equivalent |"
         " survivors | of these not covered | killed of those that are not equivalent | test files recorded |\n"
         "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
     )
