@@ -23,6 +23,8 @@ _FIELDS = frozenset({
     "isBrokerContainer", "isEnableBatchPush", "isInBrokerContainer", "isScanAvailableNameSrv", "timerCheckMetricsWhen",
     "timerEnableDisruptor", "timerStopDequeue", "timerWarmEnable",
 })
+#: A file with more known keys was written by a broker, with all its fields: it does so after a change of a setting.
+_OF_PEOPLE_MAX = 100
 #: A key that differs in more letters is another word.
 _ALIKE_MIN = 0.85
 
@@ -37,8 +39,10 @@ def conf_notes(settings: BrokerSettings, *, is_reported: bool = False) -> list[s
 
 
 def _notes(settings: BrokerSettings, *, is_reported: bool) -> Iterator[str]:
-    for key, value in (settings.given or {}).items():
-        if is_reported and key in _FIELDS:
+    given = settings.given or {}
+    has_fields = is_reported or sum(key in KEYS for key in given) > _OF_PEOPLE_MAX
+    for key, value in given.items():
+        if has_fields and key in _FIELDS:
             continue
         if key not in KEYS:
             yield _unknown(key, settings)

@@ -84,3 +84,12 @@ def test_each_setting_has_one_type() -> None:
     assert len(KEYS) == sum(map(len, (INTS, LONGS, SWITCHES, OTHERS)))
     assert {"transactionCheckMax", "transactionOpBatchInterval", "fileReservedTime", "listenPort"} <= INTS
     assert {"transactionTimeOut", "transactionCheckInterval"} <= LONGS
+
+
+def test_fields_in_a_file_that_a_broker_wrote_are_not_reported(tmp_path: Path) -> None:
+    """A broker writes all its settings after a change, with fields that it does not read again (seen on 5.3.3)."""
+    written = [f"{key}=1" for key in sorted(INTS)[:120]]
+    fields = ["isBrokerContainer=false", "timerCheckMetricsWhen=05", "timerStopDequeue=false"]
+    assert notes(*written, *fields, tmp_path=tmp_path) == []
+    assert len(notes(*written[:10], *fields, tmp_path=tmp_path)) == len(fields)
+    assert notes(*written, "transactionTimeout=29000", tmp_path=tmp_path) != []
