@@ -111,6 +111,10 @@ def _of_consumers(case: Compared, row: Row) -> bool:
     return row["code"] in _OF_QUEUES and not _is_of_check(row) and case.has_same_fates
 
 
+def _of_tags(case: Compared, row: Row) -> bool:
+    return row["code"] == "slot-tags-mismatch" and case.is_same
+
+
 def _of_passed_slots(case: Compared, row: Row) -> bool:
     """The slots before a cursor have been read; after a kill the cursor is where the check goes on, too."""
     if row["code"] not in _OF_SLOTS or not case.is_same:
@@ -181,6 +185,8 @@ REASONS = (
            "start-cuts-log is compared too; no row differs", _of_a_body),
     Reason("queue of consumers", "the check reads only half queue and op queue, and no state or event differs",
            _of_consumers),
+    Reason("tags code", "brokers compare the tags code of a slot with filters of consumers (in delay topics it is the "
+           "time), and the check reads none; no row differs", _of_tags),
     Reason("slots before the cursor", "the check has passed them, and no row differs", _of_passed_slots),
     Reason("written again", "the next start after a kill writes these slots again, as predicted; no row differs",
            _of_written_again),
