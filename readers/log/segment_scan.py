@@ -175,6 +175,7 @@ class SegmentScan:
             position: int | None = self._from or self._frame
             if self._from:
                 position = self._resync(file, self._from, self._to)  # records after belong to another scan
+                position = position if position is None else self._misplaced_before(file, position)
             is_begun = not self._from  # without a record in the range, damage here belongs to the scan before
             while position is not None and position < self._to:
                 is_begun = True
@@ -201,7 +202,7 @@ class SegmentScan:
                 else:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
-                yield from self._account_behind(file, position)
+                self._account_behind(file, position)
 
     def _note_time(self, store_time_ms: int) -> None:
         """Keep the store time of the last record, unless it is impossible."""
@@ -230,32 +231,36 @@ class SegmentScan:
         """Return how much to read at a position: a window, but not far behind the range, and at least one record."""
         return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
 
-    def _account_behind(self, file: OpenFile, position: int) -> Iterator[Block]:
+    def _account_behind(self, file: OpenFile, position: int) -> None:
         """Account for bytes after the last record of this scan's range, up to the first record of the next scan."""
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if not is_behind or sound_length(file, position, self.segment.base_offset) is not None:
             return
-        if (block := self._misplaced(file, position)) is not None:
-            position = self._taken(block)
-            yield block
-            if position >= self.segment.size_bytes + self._frame or sound_length(
-                file, position, self.segment.base_offset
-            ):
-                return
-        self._skip(file, position - self._frame)
+        if not misplaced_records(file, position, self.segment, None):
+            self._skip(file, position - self._frame)
+
+    def _misplaced_before(self, file: OpenFile, position: int) -> int:
+        """Return where a record with a damaged own offset begins in this range that ends at a position; else that."""
+        data = file.read(self._from, position - self._from)
+        found = data.rfind(MAGIC_START, MAGIC_AT)
+        while found >= 0:
+            place = self._from + found - MAGIC_AT
+            record = misplaced_records(file, place, self.segment, None)
+            if record and record[0][0] + record[0][1] + self._frame == position:
+                return place
+            found = data.rfind(MAGIC_START, MAGIC_AT, found)
+        return position
 
     def _misplaced(self, file: OpenFile, position: int) -> Block | None:
-        """Return the records from a place where one begins on whose own offsets alone are damaged; None for others."""
-        chain = misplaced_records(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
-        if not chain:
+        """Return the record that begins at a place, if its own offset alone is damaged; None for others."""
+        found = misplaced_records(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
+        if not found:
             return None
-        end = chain[-1][0] + chain[-1][1]
-        starts = np.array([place - position for place, _ in chain], np.int64)
-        data = file.read(position, end - position) + bytes(SLACK_BYTES)
-        return Block(data, self.segment.base_offset + position, position, self.segment.file, starts)
+        data = file.read(position, found[0][1]) + bytes(SLACK_BYTES)
+        return Block(data, self.segment.base_offset + position, position, self.segment.file, np.zeros(1, np.int64))
 
     def _taken(self, block: Block) -> int:
-        """Count records with damaged own offsets as decoded; return where the next record begins."""
+        """Count a record with a damaged own offset as decoded; return where the next record begins."""
         self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
         self._note_time(int(block.header("store_time_ms")[-1]))
         self.misplaced.append(block)
@@ -473,38 +478,35 @@ def data_end(file: OpenFile, position: int) -> int:
 def misplaced_records(
     file: OpenFile, position: int, segment: Segment, not_before_ms: int | None = None
 ) -> list[tuple[int, int]]:
-    """Return the position and length of the record at a place whose own offset alone is damaged, and of further ones
-    after it; empty if more is damaged, or nothing.
+    """Return the position and length of the record at a place whose own offset alone is damaged; empty if more is
+    damaged, or nothing.
 
-    Their bodies have their CRCs, and the last of them ends where a sound record or the blank record begins, or the data
-    ends. `not_before_ms`: the least store time of the last record of a log; an older one was cut off by a recovery, and
-    is still in the file.
+    Its body has its CRC, and it ends where a sound record begins; or, in a file that begins with a sound record, where
+    the blank record begins or the data ends. Of several such records in a row none counts: they may be the content of
+    another file. `not_before_ms`: the least store time of the last record of a log; an older one was cut off by a
+    recovery, and is still in the file.
     """
-    found: list[tuple[int, int]] = []
-    frame = segment.frame_bytes
-    while True:
-        if sound_length(file, position, segment.base_offset) is not None:
-            return found
-        if found and is_blank_at(file, position - frame, segment):
-            return found
-        length = None if position >= file.size_bytes else sound_length(file, position, None)
-        if length is None:
-            break
-        head = file.read(position, HEADER_BYTES_MAX)
-        body_length = number_at(head, "body_length_bytes")
-        body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
-        if (
-            zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc")
-            or is_blank_at(file, position - frame, segment)
-            or _is_moved(head, position, segment)
-        ):
-            return []
-        found.append((position, length))
-        position += length + frame
-    if not found or not_before_ms is None or data_end(file, position - frame) > position - frame:
+    frame, base = segment.frame_bytes, segment.base_offset
+    if position >= file.size_bytes or sound_length(file, position, base) is not None:
         return []
-    times = [number_at(file.read(place, HEADER_BYTES_MAX), "store_time_ms") for place, _ in found]
-    return found if min(times) >= not_before_ms else []
+    length = sound_length(file, position, None)
+    if length is None or is_blank_at(file, position - frame, segment):
+        return []
+    head = file.read(position, HEADER_BYTES_MAX)
+    body_length = number_at(head, "body_length_bytes")
+    body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
+    if zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc") or _is_moved(head, position, segment):
+        return []
+    end = position + length + frame
+    if sound_length(file, end, base) is not None:
+        return [(position, length)]
+    if position == frame or sound_length(file, frame, base) is None:
+        return []
+    if is_blank_at(file, end - frame, segment):
+        return [(position, length)]
+    is_last = not_before_ms is not None and data_end(file, end - frame) <= end - frame
+    is_new = is_last and number_at(head, "store_time_ms") >= (not_before_ms or 0)
+    return [(position, length)] if is_new else []
 
 
 def _is_moved(head: bytes, position: int, segment: Segment) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
@@ -88,6 +89,7 @@ def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     page = rmqtx("plan", "show", plan)
     assert (page.status, page.err) == (0, "")
     lines = page.out.splitlines()
+    assert lines.pop(1) == f"by      {whoever()}"
     assert lines[0].startswith("plan    rollback 4 transactions; made 20")
     assert lines[1:4] == ["why     OPS-1", "of      shop to orders: 3", "of      shop to payments: 1"]
     assert lines[4].startswith(f"from    {common}, as of 20")
