@@ -16,6 +16,7 @@ from tests.brokers.forcing.test_holds import CHECKS, HOLD
 from tests.brokers.forcing.tool import Tool
 from tests.brokers.proxy import Fault, FaultProxy
 
+pytestmark = pytest.mark.slow
 SECOND = "broker-b"
 BLACK_LIST_SINCE = (5, 1, 1)
 """From here on a broker refuses changes of the settings in configBlackList."""

@@ -54,6 +54,7 @@ PRODUCERS_SINCE = (4, 9, 4)
 """From here on one request lists all producers of a broker, and mqadmin has a command for it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_clients_of_several_releases_are_listed_as_mqadmin_lists_them(version: str, tmp_path: Path) -> None:
     with Stage(version, tmp_path, {}) as stage:

@@ -22,6 +22,7 @@ GROUPS = int(os.environ.get("RMQTX_SHARED_GROUPS", "3"))
 ROUNDS_SECONDS = 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_group_of_two_applications(version: str, tmp_path: Path) -> None:
     """Each application sends to a topic of its own, and rolls back what it does not know, as a shop does that finds no

@@ -44,7 +44,7 @@ def copies(root: Path, conf: dict[str, str], version: str | None) -> dict[str, i
     return {row["transaction_id"]: len(row["half_copies"]) for row in rows}
 
 
-@pytest.mark.parametrize(("name", "version"), rest_is_slow(PLAYED, quick=1))
+@pytest.mark.parametrize(("name", "version"), rest_is_slow(PLAYED, quick=1, slow=0))
 def test_a_broker_of_another_release_does_what_was_predicted(name: str, version: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     conf = {k: v for k, v in corpus.recipe(name)["broker_conf"].items() if k not in OF_THIS_MACHINE} | CHECKING
