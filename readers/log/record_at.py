@@ -9,7 +9,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_head import number_at
 from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from rmqtx.readers.log.segment_scan import misplaced_records, walk
+from rmqtx.readers.log.segment_scan import misplaced_length, walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
 from rmqtx.readers.storage.runs import Portion, portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
@@ -65,7 +65,7 @@ def is_misplaced_at(log: SegmentedLog, offset: int) -> bool:
     segment, file = log.segment_at(offset), log.file_at(offset)
     if segment is None or file is None:
         return False
-    return bool(misplaced_records(file, offset - segment.base_offset, segment, 0))
+    return misplaced_length(file, offset - segment.base_offset, segment, 0) is not None
 
 
 def blocks_at(

@@ -236,7 +236,7 @@ class SegmentScan:
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if not is_behind or sound_length(file, position, self.segment.base_offset) is not None:
             return
-        if not misplaced_records(file, position, self.segment, None):
+        if misplaced_length(file, position, self.segment) is None:
             self._skip(file, position - self._frame)
 
     def _misplaced_before(self, file: OpenFile, position: int) -> int:
@@ -245,18 +245,18 @@ class SegmentScan:
         found = data.rfind(MAGIC_START, MAGIC_AT)
         while found >= 0:
             place = self._from + found - MAGIC_AT
-            record = misplaced_records(file, place, self.segment, None)
-            if record and record[0][0] + record[0][1] + self._frame == position:
+            length = misplaced_length(file, place, self.segment)
+            if length is not None and place + length + self._frame == position:
                 return place
             found = data.rfind(MAGIC_START, MAGIC_AT, found)
         return position
 
     def _misplaced(self, file: OpenFile, position: int) -> Block | None:
         """Return the record that begins at a place, if its own offset alone is damaged; None for others."""
-        found = misplaced_records(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
-        if not found:
+        length = misplaced_length(file, position, self.segment, self.last_store_time_ms if self._is_last else None)
+        if length is None:
             return None
-        data = file.read(position, found[0][1]) + bytes(SLACK_BYTES)
+        data = file.read(position, length) + bytes(SLACK_BYTES)
         return Block(data, self.segment.base_offset + position, position, self.segment.file, np.zeros(1, np.int64))
 
     def _taken(self, block: Block) -> int:
@@ -475,11 +475,11 @@ def data_end(file: OpenFile, position: int) -> int:
     return end
 
 
-def misplaced_records(
+def misplaced_length(
     file: OpenFile, position: int, segment: Segment, not_before_ms: int | None = None
-) -> list[tuple[int, int]]:
-    """Return the position and length of the record at a place whose own offset alone is damaged; empty if more is
-    damaged, or nothing.
+) -> int | None:
+    """Return the length of the record at a position whose own offset alone is damaged; None if more is damaged, or
+    nothing.
 
     Its body has its CRC, and it ends where a sound record begins; or, in a file that begins with a sound record, where
     the blank record begins or the data ends. Of several such records in a row none counts: they may be the content of
@@ -488,25 +488,25 @@ def misplaced_records(
     """
     frame, base = segment.frame_bytes, segment.base_offset
     if position >= file.size_bytes or sound_length(file, position, base) is not None:
-        return []
+        return None
     length = sound_length(file, position, None)
     if length is None or is_blank_at(file, position - frame, segment):
-        return []
+        return None
     head = file.read(position, HEADER_BYTES_MAX)
     body_length = number_at(head, "body_length_bytes")
     body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
     if zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc") or _is_moved(head, position, segment):
-        return []
+        return None
     end = position + length + frame
     if sound_length(file, end, base) is not None:
-        return [(position, length)]
+        return length
     if position == frame or sound_length(file, frame, base) is None:
-        return []
+        return None
     if is_blank_at(file, end - frame, segment):
-        return [(position, length)]
+        return length
     is_last = not_before_ms is not None and data_end(file, end - frame) <= end - frame
     is_new = is_last and number_at(head, "store_time_ms") >= (not_before_ms or 0)
-    return [(position, length)] if is_new else []
+    return length if is_new else None
 
 
 def _is_moved(head: bytes, position: int, segment: Segment) -> bool:

@@ -122,11 +122,11 @@ def _run(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProc
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotApproved(f"cannot verify an approval: {_PROGRAM} failed: {error}") from error
-    out, told = (part.decode("utf-8", "backslashreplace") for part in (ran.stdout, ran.stderr))
-    return subprocess.CompletedProcess(words, ran.returncode, out, told)
+    out, errors = (part.decode("utf-8", "backslashreplace") for part in (ran.stdout, ran.stderr))
+    return subprocess.CompletedProcess(words, ran.returncode, out, errors)
 
 
 def _line(ran: subprocess.CompletedProcess[str]) -> str:
     """What ssh-keygen printed, in one line."""
-    told = " ".join(f"{ran.stderr} {ran.stdout if ran.returncode else ''}".split())
-    return told or f"{_PROGRAM} ended with status {ran.returncode}"
+    errors = " ".join(f"{ran.stderr} {ran.stdout if ran.returncode else ''}".split())
+    return errors or f"{_PROGRAM} ended with status {ran.returncode}"

@@ -82,9 +82,9 @@ class KnownPlan:
             "approved": approvals,
             "applied": [one.who for one in ours],
         }
-        told = [f"{how} by {', '.join(dict.fromkeys(names))}" for how, names in people.items() if names]
-        if told:
-            yield "; ".join(told)
+        people_words = [f"{how} by {', '.join(dict.fromkeys(names))}" for how, names in people.items() if names]
+        if people_words:
+            yield "; ".join(people_words)
         others = sum(one.plan is not None and one.plan.get("file") == str(self.file) for one in receipts)
         if not is_begun and others:
             number = count(others, "receipt")

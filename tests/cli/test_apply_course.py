@@ -107,9 +107,9 @@ def test_an_interrupted_run_is_finished_and_nothing_is_repeated(rmqtx: Run, medi
     assert first.status == INTERRUPTED
     assert first.out.splitlines()[1:] == [f"T{number},proved" for number in range(5)]
     assert f"interrupted: 7 transactions left, of 12 - next: rmqtx apply {plan} -n HOST:PORT --continue" in first.err
-    told = rmqtx("receipts", "--plan", plan, "--format", "csv", "--fields", "transaction_id")
-    assert (told.status, len(told.out.splitlines())) == (DONE, 6)
-    assert told.err.splitlines()[-3:] == [
+    printed = rmqtx("receipts", "--plan", plan, "--format", "csv", "--fields", "transaction_id")
+    assert (printed.status, len(printed.out.splitlines())) == (DONE, 6)
+    assert printed.err.splitlines()[-3:] == [
         f"rmqtx: {plan}: 12 steps: 5 done, 7 not begun",
         f"rmqtx: written by {', '.join(sorted({'me', whoever()}))}; applied by {whoever()}",
         f"rmqtx: next: rmqtx apply {plan} -n HOST:PORT --continue",
@@ -158,9 +158,9 @@ def test_only_a_run_of_the_same_text_is_continued(rmqtx: Run, medium: FakeMedium
     plan.write_text(plan.read_text().replace('"why"', '"because"'))
     assert rmqtx("apply", plan, "--yes", "--continue").status == USAGE
     assert len(medium.acts) == 5
-    told = rmqtx("receipts", "--plan", plan).err
-    assert f"rmqtx: {plan}: 12 steps: 12 not begun" in told
-    assert "5 receipts of a plan of this name with another text: the file was written again since" in told
+    printed = rmqtx("receipts", "--plan", plan).err
+    assert f"rmqtx: {plan}: 12 steps: 12 not begun" in printed
+    assert "5 receipts of a plan of this name with another text: the file was written again since" in printed
 
 
 def test_refused_steps_are_counted_apart(rmqtx: Run, medium: FakeMedium, plan: Path) -> None:

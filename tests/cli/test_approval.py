@@ -70,9 +70,9 @@ def test_who_wrote_approved_and_applied_is_in_the_receipts(
         assert row["plan"]["written_by"] == ", ".join(sorted({"me", whoever()}))
         assert row["who"] == whoever()
     assert len(medium.acts) == 12
-    told = rmqtx("receipts", "--plan", plan).err
-    assert f"written by {', '.join(sorted({'me', whoever()}))}; approved by giulia@shop with ED25519 key " in told
-    assert f"; applied by {whoever()}" in told
+    printed = rmqtx("receipts", "--plan", plan).err
+    assert f"written by {', '.join(sorted({'me', whoever()}))}; approved by giulia@shop with ED25519 key " in printed
+    assert f"; applied by {whoever()}" in printed
     page = rmqtx("receipts", Journal().read().receipts[0].receipt_id).out
     assert "\napproved by giulia@shop with ED25519 key SHA256:" in page
 
@@ -90,9 +90,9 @@ def test_the_run_that_finishes_an_approved_one_needs_the_approval_too(
 def test_what_is_not_approved_is_refused_with_one_line(
     rmqtx: Run, medium: FakeMedium, plan: Path, signers: Signers  # noqa: F811
 ) -> None:
-    told = refused(rmqtx, plan, signers.allowed, medium)
-    assert f"{plan.name} is not approved" in told
-    assert f"ssh-keygen -Y sign -f KEY -n rmqtx-plan {plan}" in told
+    printed = refused(rmqtx, plan, signers.allowed, medium)
+    assert f"{plan.name} is not approved" in printed
+    assert f"ssh-keygen -Y sign -f KEY -n rmqtx-plan {plan}" in printed
 
     signers.sign("giulia", plan, namespace="git")
     assert "namespace does not match" in refused(rmqtx, plan, signers.allowed, medium)
@@ -104,9 +104,9 @@ def test_what_is_not_approved_is_refused_with_one_line(
 
     signers.sign("giulia", plan)
     plan.write_text(plan.read_text().replace('"action": "commit"', '"action": "rollback"'))
-    told = refused(rmqtx, plan, signers.allowed, medium)
-    assert "does not approve" in told
-    assert "was the plan altered after giulia@shop signed it" in told
+    printed = refused(rmqtx, plan, signers.allowed, medium)
+    assert "does not approve" in printed
+    assert "was the plan altered after giulia@shop signed it" in printed
 
     plan.with_name("plan.json.sig").write_text("no signature\x1b[31m")
     assert "is not by a key of" in refused(rmqtx, plan, signers.allowed, medium)
@@ -118,8 +118,8 @@ def test_the_author_approves_nothing(
 ) -> None:
     signers.add("other", principal=principal)
     signers.sign("other", plan)
-    told = refused(rmqtx, plan, signers.allowed, medium)
-    assert ("an author of the plan" in told) is (principal != "*@shop")
+    printed = refused(rmqtx, plan, signers.allowed, medium)
+    assert ("an author of the plan" in printed) is (principal != "*@shop")
 
 
 def test_one_key_with_two_names_is_one_person(

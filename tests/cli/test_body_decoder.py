@@ -94,30 +94,30 @@ def test_export_writes_the_texts_and_names_what_has_none(rmqtx: Run, common: Pat
         lines = [line for file in (tmp_path / name).rglob("part-*.jsonl") for line in file.read_text().splitlines()]
         return result.err, {row["commit_log_offset"]: row for row in map(json.loads, lines)}
 
-    told, decoded = exported("decoded", "--body-decoder", filter_of(SAME))
+    printed, decoded = exported("decoded", "--body-decoder", filter_of(SAME))
     _, plain = exported("plain", "--body", "inflated")
     assert decoded.keys() == plain.keys()
     assert "body" not in next(iter(decoded.values()))
     for offset, row in decoded.items():
         body = plain[offset]["body"]
         assert row["body_decoded"] == (None if body is None else base64.b64decode(str(body)).hex() or None)
-    told, failed = exported("failed", "--body-decoder", "false", "--body", "inflated")
+    printed, failed = exported("failed", "--body-decoder", "false", "--body", "inflated")
     assert {offset: row["body"] for offset, row in failed.items()} == {o: row["body"] for o, row in plain.items()}
     assert {row["body_decoded"] for row in failed.values()} == {None}
-    assert "warning: body-undecoded" in told
-    assert "it ended with status 1 before its last answer; 0 of " in told
+    assert "warning: body-undecoded" in printed
+    assert "it ended with status 1 before its last answer; 0 of " in printed
     again = rmqtx("export", "records", common, "--to", tmp_path / "failed", "--format", "jsonl", "--body", "inflated")
     assert again.status != DONE, "another filter is another export"
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "printed"),
     [
         (("--body-decoder", " "), "--body-decoder"),
         (("--body-decoder", "'"), "cannot be split into words"),
         (("--body-decoder", "cat", "--body", "raw"), "contradict each other"),
     ],
 )
-def test_what_is_refused(rmqtx: Run, common: Path, options: tuple[str, ...], told: str) -> None:
+def test_what_is_refused(rmqtx: Run, common: Path, options: tuple[str, ...], printed: str) -> None:
     result = rmqtx("search", common, "--topic", "orders", *options)
-    assert (result.status, told in result.err) == (USAGE, True), result.err
+    assert (result.status, printed in result.err) == (USAGE, True), result.err

@@ -120,14 +120,14 @@ def test_thirty_transactions_interrupted_killed_resumed_and_applied(rmqtx: Run, 
     talk.until(KEYS)
     group = asked(talk.shown).split("-")[0]
     talk.type("a")
-    told = talk.until(ALL_KEYS)
+    printed = talk.until(ALL_KEYS)
     ids = list(given)
     talk.type("r")
     given |= {one: "rollback" for one in _names(group) if one not in ids}
     while len(given) < 30:
         answer(talk, "d")
     assert talk.end() == DONE, talk.shown
-    assert re.search(r"\d+ transactions of group", told)
+    assert re.search(r"\d+ transactions of group", printed)
 
     steps = {step.transaction_id: str(step.action) for step in read_plan(tmp_path / "plan.json").steps}
     assert steps == given

@@ -148,7 +148,7 @@ def settled(rows: list[Row], equivalents: dict[Any, str]) -> list[str]:
         if key not in equivalents:
             continue
         if row["outcome"] in (KILLED, TIMED_OUT):
-            wrong.append(f"{row['file']}:{row['line']}: `{row['mutation']}` is no equivalent, {row['by']} finds it")
+            wrong.append(f"{row['file']}:{row['line']}: `{row['mutation']}` changes an answer: {row['by']} finds it")
         else:
             row["outcome"] = EQUIVALENT_TO_IT
     return wrong

@@ -8,7 +8,7 @@ and neither does the file after it. Damage in the middle of a file is not found 
 from __future__ import annotations
 
 from rmqtx.readers.log.commit_log import last_with_data, written_bytes
-from rmqtx.readers.log.segment_scan import SegmentScan, misplaced_records, sound_length
+from rmqtx.readers.log.segment_scan import SegmentScan, misplaced_length, sound_length
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
 
@@ -31,7 +31,7 @@ def broken_join(store: Store) -> str | None:
         with segment.open() as file:
             begin = segment.frame_bytes
             is_begun = sound_length(file, begin, segment.base_offset) is not None
-            if not is_begun and not misplaced_records(file, begin, segment, 0):
+            if not is_begun and misplaced_length(file, begin, segment, 0) is None:
                 return f"{segment.file} does not begin with a record"
         if segment.base_offset < last and not _is_full(segment):
             return f"{segment.file} is not filled with records to its end"
