@@ -27,7 +27,7 @@ LINES = {
     "print(ActKind.COMIT)": '"type[ActKind]" has no attribute "COMIT"',
     'print(ActRequest("close"))': 'has incompatible type "str"; expected "ActKind"',
     "from rmqtx.repairs.receipts.recheck import Standing": None,
-    "from rmqtx.repairs.receipts.standing_word import StandingWord": None,
+    "from rmqtx.repairs.receipts.act_outcome import StandingWord": None,
     'print(Standing(StandingWord.STANDS, "why"))': None,
     'print(Standing("stand", "why"))': 'has incompatible type "str"; expected "StandingWord"',
     "from rmqtx.verdicts.model.next_event import NextEvent": None,

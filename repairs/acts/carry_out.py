@@ -19,9 +19,9 @@ from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
 from rmqtx.repairs.acts.course import Course
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.medium import Medium
+from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
 from rmqtx.repairs.receipts.act_kind import ActKind

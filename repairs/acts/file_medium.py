@@ -25,25 +25,26 @@ from rmqtx.repairs.acts.file_preconditions import require_changeable, topic_tabl
 from rmqtx.repairs.acts.file_situations import file_situations
 from rmqtx.repairs.acts.log_tail import LogTail, Placed, log_end
 from rmqtx.repairs.acts.medium import Tail
+from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.old_table_entries import dispatch_steps, slot_states, why_not_dispatched
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
-from rmqtx.repairs.changes.destinations import Destination, carried_out
+from rmqtx.repairs.changes.execution import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.receipts import APPEND, Receipt, Request
 from rmqtx.repairs.receipts.saved_messages import block_of
-from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from rmqtx.repairs.records.record_writer import (
     RecordDraft,
     WritingRules,
+    commit_record_of,
     discard_copy_of,
     draft_of,
     final_of,
     half_copy_of,
     has_readable_body,
     op_of,
+    rollback_record_of,
     writing_rules,
 )
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of

@@ -24,8 +24,14 @@ from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
 from rmqtx.repairs.changes.in_progress_mark import require_nothing_begun
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.records.prepared_records import commit_record_of
-from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, property_values
+from rmqtx.repairs.records.record_writer import (
+    RecordDraft,
+    WritingRules,
+    commit_record_of,
+    draft_of,
+    final_of,
+    property_values,
+)
 
 #: Properties that make a broker delay a message, or write it to further queues, instead of appending it as it is.
 _DIVERTING = re.compile(rb"DELAY|TIMER_(DELAY|DELIVER|OUT)_\w+|INNER_MULTI_DISPATCH|INNER_NUM")

@@ -21,8 +21,8 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
+from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
+from rmqtx.repairs.acts.named_copies import fresh_offset_marks
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State

@@ -15,9 +15,9 @@ from rmqtx.remoting.protocol.codes import ROLLBACK
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.acts.guard_rules import resume_too_old
 from rmqtx.repairs.acts.medium import Medium
+from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
-from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome

@@ -9,6 +9,7 @@ number and loses its offset (`consume_queue.are_left_out`).
 from __future__ import annotations
 
 import functools
+import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from rmqtx.readers.log.commit_log import written_bytes
+from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
 from rmqtx.readers.log.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
@@ -25,7 +27,6 @@ from rmqtx.readers.queues.slot_files import SIMPLE, slot_files, topic_bytes
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import LEFT_OUT_TOPIC, Store
-from rmqtx.repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry
 from rmqtx.repairs.records.record_writer import blank_head
 
 #: Longer ranges become several records, because readers need a record's length in memory.
@@ -35,6 +36,7 @@ _PIECE_BYTES = 1 << 20
 _FILES_BEHIND_MAX = 16
 
 Change = Callable[[bytes], bytes]
+_BLANK = struct.Struct(">ii")
 
 
 class ChangeBytes(Protocol):
@@ -287,3 +289,33 @@ class _QueueWork:
             if tags_code is not None:
                 changed["tags_code"][row] = tags_code
         return changed
+
+
+# The entries of a DLedger log (4.5.0+) in a bundle: kept records keep theirs, left-out records get one without index.
+#
+# A reader of the bundle must find every record in an entry: bare records would have gaps of a header's length.
+
+
+def entry_of(header: bytes, record: bytes, changed: bytes) -> bytes:
+    """Return the header of a kept record; its CRC is updated if the record was changed (to the same length)."""
+    values = {name: int(value) for name, value in ENTRY_HEADER.unpack(header).items()}
+    if changed == record or values["body_crc"] & 0xFFFFFFFF != zlib.crc32(record):
+        return header
+    return ENTRY_HEADER.pack(**values | {"body_crc": _signed(zlib.crc32(changed))})
+
+
+def left_out_entry(place: int, record_length_bytes: int) -> bytes:
+    """Return the header of the entry, at a commit-log offset, of a record that replaces left-out ones."""
+    return ENTRY_HEADER.pack(
+        magic=ENTRY_MAGIC, length_bytes=ENTRY_HEADER.size_bytes + record_length_bytes, entry_index=-1,
+        entry_offset=place, body_length_bytes=record_length_bytes,
+    )
+
+
+def blank_entry(length_bytes: int) -> bytes:
+    """Return the head of the blank that ends a file. Units: bytes, including the head."""
+    return _BLANK.pack(BLANK_MAGIC, length_bytes)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from rmqtx.readers.model.errors import BadText, FormatError, RmqtxError, Unreada
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.file_systems import files_of
 from rmqtx.readers.store.store import BEGUN_MARK
+from rmqtx.repairs.changes.apply_edits import differs, not_between
+from rmqtx.repairs.changes.edits import Edit, real_file
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of_new
-from rmqtx.repairs.changes.undo_differences import differences_since
-from rmqtx.repairs.changes.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
+from rmqtx.repairs.changes.fingerprints import differences, fingerprint
+from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UndoFile, read_undo_file
 
 _MARK_BYTES_MAX = 1 << 16
 _FORM = JsonForm(
@@ -124,3 +127,30 @@ def _lost(what: str, root: Path, mark: BegunMark) -> UnsafeStore:
         what, file=mark.undo_file,
         advice=f"find that undo file; or, if a broker has run on the store since, remove {root / BEGUN_MARK}",
     )
+
+
+def differences_since(undo_file: UndoFile, root: Path, *, times: bool) -> list[str]:
+    """Return the differences of a store since the last state of an undo file, in a few words each.
+
+    `times`: whether a file whose time has changed counts as changed.
+    Raises: UnreadableFile.
+    """
+    edits = undo_file.edits
+    found = differences(undo_file.fingerprint, fingerprint(root, edits), times=times)
+    if undo_file.state in (APPLYING, UNDOING):
+        return found + [what for edit in edits if (what := not_between(edit, root))]
+    forward = undo_file.state == APPLIED
+    found += [what for edit in edits if (what := differs(edit, root, forward=forward))]
+    if times and not found:
+        now = times_of(edits, root)
+        found += [
+            f"{path} has another time: it was written to, or is a copy"
+            for path, time_ns in undo_file.times.items() if now.get(path) != time_ns
+        ]
+    return found
+
+
+def times_of(edits: Sequence[Edit], root: Path) -> dict[str, int]:
+    """Times of the changed files that exist. Units: nanoseconds."""
+    files = {edit.path: real_file(root, edit.path) for edit in edits}
+    return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}

@@ -26,9 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pyarrow as pa
+
 from rmqtx.readers.log.store_identity import first_record_of
 from rmqtx.readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
-from rmqtx.repairs.changes.edits import Edit, Image, chunks, is_zero
+from rmqtx.readers.model.tables import column
+from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero
 from rmqtx.repairs.changes.file_operations import Attributes, FileOperations, writing
 from rmqtx.repairs.changes.fingerprints import FilePrint
 from rmqtx.repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
@@ -63,6 +66,17 @@ STATES: dict[str, str] = {
 
 #: A receipt's id in a line of an undo file of a version that did not write the ids apart.
 _RECEIPT_IN_LINE = re.compile(r"\(receipt ([0-9A-Z.]+Z-[0-9a-f]{6})\)")
+#: One change of one file.
+EDITS = pa.schema(
+    [
+        column("path", pa.string(), "the file, below the store's root"),
+        column("change", pa.string(), f"the change: one of {', '.join(KINDS)}"),
+        column("position_bytes", pa.int64(), "position in the file; null for a whole file"),
+        column("before_bytes", pa.int64(), "number of bytes before the change; null where there was no file"),
+        column("after_bytes", pa.int64(), "number of bytes after the change; null where there is no file"),
+        column("group", pa.int32(), "number of barriers before the change: earlier groups were on disk first"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,3 +342,21 @@ def _edit(path: Path, values: dict[str, Any], blocks: dict[bytes, list[tuple[int
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def table(undo_file: UndoFile) -> pa.Table:
+    """The changes of an undo file.
+
+    Shape: EDITS.
+    Order: as they are made; undo reverses it.
+    """
+    rows = [
+        {
+            "path": edit.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+            "change": edit.kind, "position_bytes": edit.position_bytes,
+            "before_bytes": None if edit.before is None else edit.before.size_bytes,
+            "after_bytes": None if edit.after is None else edit.after.size_bytes, "group": edit.group,
+        }
+        for edit in undo_file.edits
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=EDITS)

@@ -7,7 +7,7 @@ transactions that are no longer checked, and decided transactions that are check
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.model.errors import BadRequest, UnsafeStore
+from rmqtx.readers.model.errors import BadRequest, RmqtxError, UnsafeStore
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -25,7 +25,13 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.cursor_files import chosen_cursor_file
 from rmqtx.readers.store.fastjson import parse
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
+from rmqtx.repairs.changes.execution import Destination
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.advice import Advice
@@ -308,4 +314,31 @@ def _as_changed(store: Store, changes: ChangeSet) -> Iterator[Path]:
         yield place
 
 
+@contextmanager
+def receipt_of_moves(
+    journal: Journal, store: Store, moves: Sequence[Move], destination: Destination, *, reason: str | None,
+    overrides: Sequence[str] = (),
+) -> Iterator[Receipt]:
+    """A receipt that is recorded before the block, and completed after it: proved if the block raises no error.
 
+    Raises: UnwritableFile before the block: then the change must not be made.
+    """
+    receipt = Receipt(
+        ActKind.CURSOR_SET, None, store.root, producer_group=CHECK_GROUP, reason=reason, overrides=list(overrides)
+    )
+    entries = [
+        receipt.asked(SET_CURSOR, {"topic": move.topic, "queueId": 0, "before": move.before, "after": move.after})
+        for move in moves
+    ]
+    journal.begin(receipt)
+    try:
+        yield receipt
+    except RmqtxError as error:
+        receipt.outcome = ActOutcome.NOT_SENT if destination.is_untouched else ActOutcome.UNKNOWN
+        receipt.notes.append(f"{'nothing was written' if destination.is_untouched else 'interrupted'}: {error}")
+        journal.end(receipt)
+        raise
+    for entry in entries:
+        entry.answered(ResponseCode.SUCCESS, "written")
+    receipt.outcome = ActOutcome.PROVED
+    journal.end(receipt)

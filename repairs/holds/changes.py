@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.store.broker_settings import BrokerSettings, reserved_time_ms
 from rmqtx.remoting.connections.broker import Broker
@@ -330,3 +332,23 @@ def _end(one: CheckedChange, journal: Journal, outcome: ActOutcome, *notes: str)
     receipt.outcome = outcome
     receipt.notes += notes
     journal.end(receipt)
+
+
+def settings_to_write(
+    settings: BrokerSettings, rows: pa.Table, now_ms: int, until_ms: int
+) -> tuple[SettingChange, ...]:
+    """Return the settings with which the check discards nothing until a time, with the values of before.
+
+    `rows`: the open transactions of the store, of TRANSACTIONS. None if the settings suffice.
+    """
+    names = ["transaction_id", "checks_count", "born_time_ms", "discard_at_ms"]
+    halves = tuple(
+        OpenHalf(
+            row["transaction_id"], row["checks_count"] or 0, now_ms if row["born_time_ms"] is None else
+            row["born_time_ms"], row["discard_at_ms"], is_at_once=False,
+        ) for row in rows.select(names).to_pylist()
+    )
+    present = {
+        CHECK_MAX: str(settings.transaction_check_max), RESERVED_HOURS: str(settings.file_reserved_time_hours),
+    }
+    return held_settings(settings, present, Forecast(halves), None, now_ms, until_ms)

@@ -14,11 +14,10 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import Standing, standing_of
-from rmqtx.repairs.receipts.standing_word import StandingWord
 
 #: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.
 _NOT_SURE = (ActOutcome.UNKNOWN, ActOutcome.ACCEPTED, ActOutcome.CONTRADICTED)

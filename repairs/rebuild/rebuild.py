@@ -24,21 +24,21 @@ from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
 from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms
 from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.changes.clones import COMMIT_LOG
 from rmqtx.repairs.changes.file_copies import copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside
-from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
+from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within, write_at
 from rmqtx.repairs.changes.store_lock import store_shared
-from rmqtx.repairs.rebuild.checkpoint import write_checkpoint
 from rmqtx.repairs.rebuild.index import IndexBuilder
 from rmqtx.repairs.rebuild.queues import QueueBuilder
 from rmqtx.repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
 from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
 from rmqtx.verdicts.claims.log_agreement import missing_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
+from rmqtx.verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
 from rmqtx.verdicts.verify.index_entries import newest_entries_have_tags
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
@@ -286,3 +286,48 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
             if not place.exists() and store.queue_segments(topic, number, kind)[0]:
                 copy_tree(Path(store.queue_directory(topic, number, kind)), place, root=old)
                 made.kept_queues.append((topic, number))
+
+
+def write_checkpoint(
+    root: Path,
+    store: Store | None,
+    made_from: Store | None,
+    *,
+    log_time_ms: int,
+    queues_time_ms: int,
+    index_time_ms: int,
+) -> dict[str, int]:
+    """Write the checkpoint of a store below `root`, and return its values.
+
+    `log_time_ms`, `queues_time_ms`: store time of the last record of the log, and of the last one in a queue;
+    `index_time_ms`: that of the last entry of the last full index file. Offsets confirmed by replicas are taken from
+    the checkpoint of `store` as far as the log reaches, because no record contains them. The offset of the last record
+    in the queues (5.5.0) stays 0, as after a clean stop of that version. Records that rmqtx wrote while the broker of
+    `made_from`, the store that the records come from, was stopped do not count: no other file shows until when that
+    broker ran.
+    Raises: OSError.
+    Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
+    """
+    known = {} if store is None else checkpoint_values(store)
+    values = {
+        "physic_msg_time_ms": log_time_ms,
+        "logics_msg_time_ms": queues_time_ms,
+        "index_msg_time_ms": index_time_ms,
+    }
+    if store is not None and store.commit_log:
+        for name in ("master_flushed_offset", "confirm_offset"):
+            if 0 <= known.get(name, 0) <= store.commit_log[-1].end_offset:
+                values[name] = known.get(name, 0)
+    end_ms = None if made_from is None else _broker_end_ms(made_from)
+    if end_ms is not None and log_time_ms > end_ms + FLUSH_LAG_MS_MAX:
+        values |= {"physic_msg_time_ms": end_ms, "logics_msg_time_ms": end_ms}
+    (root / "checkpoint").unlink(missing_ok=True)
+    write_at(root / "checkpoint", SIZE_BYTES, 0, CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
+    return values
+
+
+def _broker_end_ms(store: Store) -> int | None:
+    """Until when the broker of a store ran, where it stopped cleanly; None if unknown."""
+    if store.in_use or store.was_killed or not flushed_time_ms(store):
+        return None
+    return known_until_ms(store)

@@ -22,9 +22,8 @@ import pyarrow as pa
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
 from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace
-from rmqtx.repairs.receipts.standing_word import STANDINGS, StandingWord
 from rmqtx.verdicts.audit.provenance import tool
 
 #: Fields of requests that authenticate the sender: secrets, or values derived from them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,10 @@ from typing import TypeVar
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
 from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, Recheck, whoever
-from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
 
@@ -245,3 +245,40 @@ def _fresh(receipt: Receipt, witnesses: Sequence[_Kind], kind: str) -> list[_Kin
 
 def _where(final: FinalRecord) -> str:
     return f"a COMMIT record at commit-log offset {final.commit_log_offset} in {final.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedReceipts:
+    """The number of receipts that were updated, and the ids of those that are in another journal."""
+
+    count: int
+    missing: tuple[str, ...]
+
+
+def update_receipts(
+    names: Sequence[str], root: str, file: str, journal: Journal, *, is_undone: bool
+) -> UpdatedReceipts:
+    """Record in the journal that the changes of an undo file were undone, or made again.
+
+    `names`: ids of the undo file's receipts; `root`: its store, since only receipts of that store are updated; `file`:
+    its name.
+    Raises: UnwritableFile, UnreadableFile.
+    """
+    standing = (
+        Standing(StandingWord.UNDONE, f"rmqtx undo {file} reverted it") if is_undone
+        else Standing(StandingWord.STANDS, f"rmqtx undo {file} --resume completed it or made it again")
+    )  # fmt: skip
+    if not names:
+        return UpdatedReceipts(0, ())
+    known = {
+        receipt.receipt_id: receipt for receipt in journal.read().receipts
+        if receipt.is_of_files and os.path.realpath(receipt.store) == os.path.realpath(root)
+    }
+    mine = [known[name] for name in names if name in known]
+    updated = 0
+    for receipt in mine:
+        if receipt.rechecks and receipt.rechecks[-1].standing_reason == standing.reason:
+            continue  # recorded by the same command before
+        record_recheck(journal, receipt, standing)
+        updated += 1
+    return UpdatedReceipts(updated, tuple(name for name in names if name not in known))

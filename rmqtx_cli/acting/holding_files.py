@@ -23,7 +23,7 @@ def print_lines(store: str, files: StoreOptions, unfit: Mapping[str, Any], durat
     Raises: BadRequest for one of these; NotAStore, UnreadableFile.
     """
     from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
-    from rmqtx.repairs.holds.of_files import settings_to_write
+    from rmqtx.repairs.holds.changes import settings_to_write
     from rmqtx_cli.output.listing import concluded
     from rmqtx_cli.sources.files import FileOpener
     from rmqtx_cli.sources.transaction_tables import DatabaseOptions

@@ -209,7 +209,7 @@ def _temporary_folder(given: str | None) -> Part:
 
 def _state_folder() -> Part:
     """Examine the folder of receipts, without making it."""
-    from rmqtx.repairs.receipts.state_directory import state_directory
+    from rmqtx.repairs.receipts.journal import state_directory
 
     try:
         folder = state_directory()

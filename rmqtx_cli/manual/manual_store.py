@@ -9,7 +9,7 @@ from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
-from rmqtx.repairs.receipts.standing_word import STANDINGS
+from rmqtx.repairs.receipts.act_outcome import STANDINGS
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.transactions.diff import CHANGES
 from rmqtx.verdicts.transactions.flags import FLAGS

@@ -25,7 +25,7 @@ _FORM = 1
 def state_file(stores: list[Store]) -> Path:
     """The file for a set of stores, independent of their order."""
     from rmqtx.readers.storage.places import identity_of
-    from rmqtx.repairs.receipts.state_directory import state_directory
+    from rmqtx.repairs.receipts.journal import state_directory
 
     names = "\0".join(sorted(identity_of(store.root) for store in stores))
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -35,15 +35,15 @@ from rmqtx.remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
 from rmqtx.repairs.acts.guards import GUARDS, Guard
 from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
-from rmqtx.repairs.changes.undo_table import EDITS
+from rmqtx.repairs.changes.undo_files import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
 from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
 from rmqtx.repairs.holds.listed_holds import HOLD_STATES, HOLDS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
+from rmqtx.repairs.receipts.act_outcome import STANDINGS
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, SETTING_CHANGE
-from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
 from rmqtx.verdicts.causes.cause import STRENGTHS
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from rmqtx.repairs.receipts.act_kind import OF_SETTINGS
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS
-from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import escaped

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
     from rmqtx.repairs.acts.file_medium import FileMedium
-    from rmqtx.repairs.changes.destinations import Destination
+    from rmqtx.repairs.changes.execution import Destination
     from rmqtx.verdicts.evidence.store_facts import SettingsOf
     from rmqtx_cli.sources.opening import Opened
 
@@ -114,7 +114,7 @@ class OfflineOptions:
         """
         from rmqtx.readers.store.store import open_store
         from rmqtx.repairs.acts.file_medium import FileMedium
-        from rmqtx.repairs.changes.destinations import Destination
+        from rmqtx.repairs.changes.execution import Destination
 
         opened, conf = self._opened(voice)
         destination = Destination(self.to, self.undo)
@@ -128,7 +128,7 @@ class OfflineOptions:
         """
         from rmqtx.readers.store.store import open_store
         from rmqtx.repairs.acts.file_preconditions import require_stopped_master
-        from rmqtx.repairs.changes.destinations import Destination
+        from rmqtx.repairs.changes.execution import Destination
         from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 
         if self.store is None:

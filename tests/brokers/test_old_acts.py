@@ -16,7 +16,7 @@ import pytest
 
 from rmqtx.readers.old_tables.state_table import STATES, state_slots
 from rmqtx.readers.store.store import open_store
-from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus, maven

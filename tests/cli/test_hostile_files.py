@@ -13,10 +13,10 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.in_progress_mark import read_mark
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
-from rmqtx.repairs.receipts.standing_word import StandingWord
 from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtx.readers.log.filler_mark import holds_mark
 from rmqtx.readers.log.record_layout import FILLER_MARK
+from rmqtx.readers.log.segment_scan import holds_mark
 
 
 @pytest.mark.parametrize("before", [*range(9), (1 << 18) - 14, (1 << 18) - 6, 1 << 18])

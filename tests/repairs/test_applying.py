@@ -9,10 +9,9 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
-from rmqtx.repairs.receipts.standing_word import StandingWord
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
 

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
-from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal

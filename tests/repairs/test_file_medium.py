@@ -20,8 +20,7 @@ from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.changes.destinations import Destination
-from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.changes.execution import Destination, undo
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
@@ -352,7 +351,7 @@ def test_a_disk_that_is_full_is_in_every_receipt(
     def full(*_: object, **__: object) -> None:
         raise UnwritableFile("cannot write: No space left on device", advice="make room")
 
-    monkeypatch.setattr("rmqtx.repairs.changes.destinations.execute_on_copy", full)
+    monkeypatch.setattr("rmqtx.repairs.changes.execution.execute_on_copy", full)
     names = [name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING"][:3]
     with pytest.raises(UnwritableFile):
         act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal,

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
-from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.journal import Journal, state_directory
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
-from rmqtx.repairs.receipts.standing_word import StandingWord
-from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
 

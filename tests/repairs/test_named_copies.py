@@ -8,7 +8,7 @@ from pathlib import Path
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.file_situations import file_situations
-from rmqtx.repairs.plans.planner import Planner
+from rmqtx.repairs.plans.draft_plan import Planner
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.forge import damage

@@ -12,7 +12,7 @@ from rmqtx.readers.log.record_layout import AT
 from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.repairs.acts.orders import Conduct
-from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers.corpus import unpack

@@ -22,8 +22,7 @@ from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.old_table_entries import why_not_dispatched
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
-from rmqtx.repairs.changes.destinations import Destination
-from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.changes.execution import Destination, undo
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of

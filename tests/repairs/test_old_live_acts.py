@@ -19,7 +19,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
+from rmqtx.repairs.records.record_writer import commit_record_of, rollback_record_of
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
 from tests.repairs.log_records import number, records

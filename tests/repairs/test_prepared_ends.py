@@ -10,8 +10,7 @@ from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, ROLLBA
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.model.releases import Version, parse_version
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
-from rmqtx.repairs.records.record_writer import WritingRules, draft_of
+from rmqtx.repairs.records.record_writer import WritingRules, commit_record_of, draft_of, rollback_record_of
 from tests.brokers.corpus import corpus_names, recipe, truth, unpack
 from tests.forge.records import Message
 from tests.repairs.log_records import at_its_place, number, records

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_outcome import STANDINGS, ActOutcome
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of
-from rmqtx.repairs.receipts.standing_word import STANDINGS
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.repairs.forge import STORE, final, mark, place, transaction
 

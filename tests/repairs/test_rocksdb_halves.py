@@ -9,8 +9,8 @@ import pytest
 
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.acts.named_copies import copies_left, fresh_offset_marks
 from rmqtx.repairs.acts.proof import Seen, proof_of
-from rmqtx.repairs.acts.rocksdb_halves import copies_left, fresh_offset_marks
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.transaction import Transaction

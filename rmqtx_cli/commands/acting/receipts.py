@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
-from rmqtx.repairs.receipts.standing_word import StandingWord
+from rmqtx.repairs.receipts.act_outcome import StandingWord
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions

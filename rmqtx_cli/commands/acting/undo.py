@@ -67,7 +67,7 @@ def command(
     --resume makes the changes again. The rows on stdout list the changes.
     """
     from rmqtx.repairs.changes import execution
-    from rmqtx.repairs.changes.undo_table import EDITS, table
+    from rmqtx.repairs.changes.undo_files import EDITS, table
     from rmqtx_cli.output.listing import Listing
 
     listing = Listing(EDITS, view(), output.rows, voice=voice)
@@ -104,7 +104,7 @@ def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
 def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
     """Update the receipts of the changes that were undone or redone; a failure here does not touch the files."""
     from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx.repairs.receipts.undo_receipts import update_receipts
+    from rmqtx.repairs.receipts.recheck import update_receipts
 
     journal = Journal()
     try:

@@ -150,7 +150,7 @@ def command(
     If evidence is missing, a number that would be 0 is unknown: U in performance data, null in JSON, absent from FILE
     of --textfile; other numbers are then lower bounds.
     """
-    from rmqtx.repairs.receipts.state_directory import state_directory as default_directory
+    from rmqtx.repairs.receipts.journal import state_directory as default_directory
     from rmqtx_cli.sources.source import chosen_opener
 
     thresholds = limits.thresholds()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.reading import Reading
-    from rmqtx.repairs.plans.planner import Planner
+    from rmqtx.repairs.plans.draft_plan import Planner
     from rmqtx.verdicts.ledger.join import LedgerFit
     from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
     from rmqtx_cli.output.listing import Listing
@@ -147,7 +147,7 @@ def command(
     nothing is decided. Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches
     nothing is an error.
     """
-    from rmqtx.repairs.plans.planner import Planner
+    from rmqtx.repairs.plans.draft_plan import Planner
     from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.sources.engine_run import engine_run
 

@@ -26,7 +26,7 @@ from rmqtx_cli.words.text import count
 if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
     from rmqtx.repairs.changes.change_sets import ChangeSet
-    from rmqtx.repairs.changes.destinations import Destination
+    from rmqtx.repairs.changes.execution import Destination
     from rmqtx.repairs.cursors.cursors import Effects, Move
     from rmqtx_cli.output.views import View
 
@@ -130,8 +130,8 @@ def _carried_out(
 ) -> tuple[str, Path]:
     """Set the cursors, read them back, write the receipt; return its id and its journal."""
     from rmqtx.readers.cursors.cursors import check_cursors
-    from rmqtx.repairs.changes.destinations import carried_out
-    from rmqtx.repairs.cursors.receipts import receipt_of_moves
+    from rmqtx.repairs.changes.execution import carried_out
+    from rmqtx.repairs.cursors.cursors import receipt_of_moves
     from rmqtx.repairs.receipts.journal import Journal
 
     journal = Journal()
