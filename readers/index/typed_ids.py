@@ -14,9 +14,9 @@ from rmqtx.readers.index.record_keys import typed_id_pairs
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.store.checkpoint import checkpoint_values
-from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.version_signs import rust_mark
 
 #: Entries at the begin and at the end of an index that are compared with their records.
 _SAMPLED = 8

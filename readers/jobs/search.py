@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.jobs.search_conditions import SearchConditions
 from rmqtx.readers.log.commit_log import record_columns, span_findings
 from rmqtx.readers.log.record_block import Block

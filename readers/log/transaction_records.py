@@ -10,17 +10,16 @@ docs/formats/half_and_op.md#topics.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
-from rmqtx.readers.log.commit_log import record_columns
-from rmqtx.readers.log.named_offsets import NO_PLACE, named_offsets
+from rmqtx.readers.log.commit_log import record_columns, scan_segments
 from rmqtx.readers.log.offset_marks import rocksdb_marks, rollback_marks
-from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.op_messages import op_findings, ops_of
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback, prepared_names
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,
@@ -37,7 +36,9 @@ from rmqtx.readers.log.properties import (
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s, integers
-from rmqtx.readers.model.tables import FINALS, HALVES
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import FINALS, HALVES, OPS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -45,6 +46,7 @@ from rmqtx.readers.store.store import (
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
+    Store,
 )
 
 _Column = Callable[[Block], pa.Array]
@@ -68,6 +70,8 @@ _HALF_COLUMNS: dict[str, _Column] = {
     "prepared_message_id": lambda block: block.message_ids_of(_prepared_offsets(block)),
     "lone_prepared_id": lambda block: _lone(block, lambda rows: rows.message_ids_of(_prepared_offsets(rows))),
 }
+#: No named place, or not a COMMIT or ROLLBACK record.
+NO_PLACE = -1
 
 
 def _prepared_offsets(block: Block) -> Int64s:
@@ -343,3 +347,83 @@ def is_delayed_half(block: Block) -> Bools:
         half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
         waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
     return waiting
+
+
+def scan_halves(
+    store: Store,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> Reading:
+    """Return every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
+
+    Prepared records of designs before 4.3 and half messages of transactions in RocksDB are half copies too.
+    Order: commit-log offset ascending.
+    """
+    return _scan(store, are_halves, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
+
+
+def scan_ops(
+    store: Store,
+    *,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time_ms: int | None = None,
+    to_time_ms: int | None = None,
+) -> Reading:
+    """Return every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
+
+    Order:  commit-log offset ascending.
+    Damage: an unreadable body is a finding and still a row.
+    """
+    return _scan(store, are_ops, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
+
+
+def _scan(
+    store: Store,
+    are_chosen: Callable[[Block], Bools],
+    make: Callable[[Block, str], pa.RecordBatch],
+    schema: pa.Schema,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time_ms: int | None,
+    to_time_ms: int | None,
+) -> Reading:
+    findings: list[Finding] = list(store.findings)
+    coverage: list[Coverage] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
+            chosen = block.take(are_chosen(block))
+            if from_time_ms is not None or to_time_ms is not None:
+                chosen = chosen.within(from_time_ms, to_time_ms)
+            if len(chosen):
+                rows = make(chosen, store.root)
+                if schema is OPS:
+                    findings.extend(op_findings(rows, store.root))
+                yield rows
+
+    return Reading(schema, batches(), findings, coverage)
+
+
+def named_offsets(block: Block) -> Int64s:
+    """Return the commit-log offset that each record names; NO_PLACE if it names none.
+
+    The offset 0 in a record usually stands for no name. Only a COMMIT record in the half topic with 0 names the log's
+    first record: a half message that was diverted by a delay or a timer, whose COMMIT record is written to the half
+    topic (seen on 5.3.0). If the check puts this COMMIT record back, the copy has the same flag and a count of checks,
+    and names nothing.
+    """
+    named: Int64s = block.header("prepared_transaction_offset").astype(np.int64)
+    rows = np.flatnonzero(named == 0)
+    if not len(rows):
+        return named
+    named = named.copy()
+    named[rows] = NO_PLACE
+    rows = rows[block.sys_flag[rows] & TRANSACTION_MASK == COMMIT]
+    if len(rows):
+        alone = block.take(rows)
+        named[rows[alone.topic_is(HALF_TOPIC) & ~alone.properties.locate(CHECK_TIMES)[2]]] = 0
+    return named

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from rmqtx.readers.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
+from rmqtx.readers.finding_kinds import config, log, queues, receipts, startup, tables, transactions
 from rmqtx.readers.finding_kinds.kind import Kind, Severity
 
 if TYPE_CHECKING:
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 KINDS: dict[str, Kind] = {
     **log.KINDS,
     **queues.KINDS,
-    **index.KINDS,
     **config.KINDS,
     **transactions.KINDS,
     **tables.KINDS,
     **startup.KINDS,
     **receipts.KINDS,
 }
+#: Without a limit, a file of garbage would yield a finding for every second slot.
+FINDINGS_MAX = 100
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +100,13 @@ def findings_table(findings: list[Finding]) -> pa.Table:
 def as_text(path: str | os.PathLike[str] | Path) -> str:
     """Return a path as text for a row; bytes that cannot be decoded are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def one_by_one(items: Sequence[_Item], what: str) -> Iterator[tuple[_Item, str]]:
+    """Return the first FINDINGS_MAX items, each with a suffix for its sentence; the last suffix counts the rest.
+
+    `what`: the plural noun that the last suffix counts.
+    """
+    for number, item in enumerate(items[:FINDINGS_MAX]):
+        left = len(items) - FINDINGS_MAX if number == FINDINGS_MAX - 1 else 0
+        yield item, f", and {left} more {what}" if left > 0 else ""

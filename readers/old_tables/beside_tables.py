@@ -27,12 +27,10 @@ from rmqtx.readers.old_tables.beside_log import (
     StateEntriesOf,
     read_beside,
 )
-from rmqtx.readers.old_tables.redo_log import redo_entries, redo_log_entries
+from rmqtx.readers.old_tables.redo_log import rebuilt_offsets, redo_entries, redo_log_entries
 from rmqtx.readers.old_tables.state_table import state_table_entries
-from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
-from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.remembered import Remembered
-from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, is_bundle
 
 #: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.ledger.databases import database, first_line
+from rmqtx.readers.ledger.databases import column_texts, database, first_line, number_of, value_text
 from rmqtx.readers.ledger.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
-from rmqtx.readers.ledger.table_values import column_texts, number_of, value_text
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 from rmqtx.readers.model.findings import Finding

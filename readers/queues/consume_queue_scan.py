@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX
-from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.findings import FINDINGS_MAX, as_text
 from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import QUEUE_SLOTS

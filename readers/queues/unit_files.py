@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import FINDINGS_MAX, Finding
 from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile

@@ -31,6 +31,6 @@ def open_together(files: Sequence[tuple[str, int, int | None]]) -> None:
 
     Shape: for each file its URI, its size, and the time of its last change.
     """
-    from rmqtx.readers.storage.remote_opening import open_together as open_remotely
+    from rmqtx.readers.storage.remote_reads import open_together as open_remotely
 
     open_remotely(files)

@@ -26,9 +26,8 @@ from rmqtx.readers.model.releases import (
     parse_version,
     release_before,
 )
-from rmqtx.readers.store.implementation import RUST, rust_mark
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.store.version_signs import at_least, at_most, rewritten_since, set_back
+from rmqtx.readers.store.version_signs import RUST, at_least, at_most, rewritten_since, rust_mark, set_back
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "from the broker"

@@ -15,7 +15,8 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +27,18 @@ from rmqtx.readers.storage.file_systems import files_of
 from rmqtx.readers.storage.opening import open_together
 from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
 from rmqtx.readers.storage.refused import require_readable, unreadable
-from rmqtx.readers.storage.segment_names import is_without_data, misnamed_segments
-from rmqtx.readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, skipped_files, with_frames
-from rmqtx.readers.store.access import require_access
+from rmqtx.readers.storage.segments import (
+    Segment,
+    SegmentedLog,
+    is_dledger,
+    is_without_data,
+    list_segments,
+    misnamed_segments,
+    skipped_files,
+    with_frames,
+)
 from rmqtx.readers.store.links import top_links_out
+from rmqtx.readers.store.paths import PATHS
 from rmqtx.readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -70,6 +79,17 @@ _QUEUES_OPENED_MAX = 32
 
 
 _OPENINGS = itertools.count()
+#: Directories of queues: of these, only the topics of the check are tested to the last file.
+_QUEUES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+#: No verdict depends on these.
+_NOT_READ = {"dledger-SELF", "compaction", "kvStore", "tiered_index_file"}
+_NAMES = sorted({path.strip().split("/")[0] for one in PATHS for path in one.path.split(",")} - _NOT_READ)
+_PRIVATE = ("users", "acls")  # of config/: databases with passwords
+#: How much of a log is searched for records that replace those that were left out of a bundle.
+_SEARCHED_BYTES = 4 << 20
+#: Length and magic of a blank (docs/formats/record.md#blank).
+_BLANK_HEAD_BYTES = 8
+_OPENED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -395,3 +415,57 @@ def lock_holder(lock: str) -> int | None:
         raise UnreadableFile(f"cannot test the lock on {lock}: {error.strerror}", file=lock) from error
     finally:
         os.close(descriptor)
+
+
+# Whether this user may read a store: a file that may not be read would be taken for a missing one.
+#
+# Every command opens stores with `open_store`, which tests what verdicts depend on before it returns: the root, the
+# files of the commit log, the settings and cursors, the queues of the check, the index. Of other topics the
+# directories are tested when they are listed, and the files when they are read.
+
+
+def require_access(root: str, log_directories: Iterable[str], check_topics: Iterable[str]) -> None:
+    """Require that this user may read what verdicts depend on; nothing is tested in a remote store.
+
+    Raises: UnreadableFile, which names the first file or directory that the operating system refuses.
+    """
+    for directory in log_directories:
+        if not is_uri(directory):
+            require_readable(directory, 1)
+    if is_uri(root):
+        return
+    for name in _NAMES:
+        place = joined(root, name)
+        if name not in _QUEUES:
+            require_readable(place, 3, leaves_out=_PRIVATE)
+            continue
+        require_readable(place)
+        if Path(place, "CURRENT").exists():  # a database
+            require_readable(place, 1)
+        for topic in check_topics:
+            require_readable(joined(place, topic), 2)
+
+
+def is_bundle(store: Store) -> bool:
+    """Whether a store is a bundle; its log has filler records for what was left out.
+
+    A log file of which a bundle has no record is only a blank: the next one is searched then.
+    """
+    for segment in store.commit_log:
+        with segment.open() as file:
+            begin = file.read(0, _SEARCHED_BYTES)
+        if begin[_BLANK_HEAD_BYTES:].strip(b"\0"):
+            return LEFT_OUT_TOPIC.encode() in begin
+    return False
+
+
+def open_all(places: Sequence[str], commit_log_directories: tuple[str, ...] = ()) -> list[Store]:
+    """Return the stores at some places; those on object storage are opened at the same time.
+
+    Order:  as given.
+    Raises: NotAStore, UnreadableFile, for the first place without a store.
+    """
+    if len(places) < 2 or not any(map(is_uri, places)):
+        return [open_store(place, commit_log_directories) for place in places]
+    with ThreadPoolExecutor(min(len(places), _OPENED_AT_ONCE)) as pool:
+        return list(pool.map(lambda place: open_store(place, commit_log_directories), places))

@@ -38,7 +38,6 @@ from rmqtx.readers.model.releases import (
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
 from rmqtx.readers.store.fastjson import read_config, read_text
-from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
@@ -60,6 +59,13 @@ _OLD_MARKS: dict[str, Version] = {
 _TOPIC_FLAG = "topicSysFlag"
 #: A word in config/topics.json of brokers before 4.0.
 MISSPELT_TIME = "timestatmp"
+#: Files and directories that rocketmq-rust 1.0.0 creates at each start, and no Java broker.
+RUST_MARKS = (
+    "timer-v2/FORMAT", "timerwheel.v2/FORMAT", "timerlog/v2", "config/timercheck.a", "config/timercheck.b",
+    "config/timer-role.meta",
+)
+RUST = "rocketmq-rust"
+_METRICS = "transactionMetrics"
 
 
 def at_least(store: Store) -> Iterator[tuple[Version, str]]:
@@ -194,3 +200,23 @@ def _are_older(store: Store, version: Version, chosen: ChosenCursorFile) -> bool
     written = store.modified_ns("config", chosen.file.name)
     times = [store.modified_ns(*name.split("/")) for name in names]
     return written is not None and bool(names) and all(time is not None and time < written for time in times)
+
+
+# Whether rocketmq-rust wrote a store, an implementation of the broker in Rust, which writes some files otherwise.
+#
+# Its log and consume queues have the layouts of Java brokers. Different are index keys of ids (`topic#U#id`), the
+# sixth value of the checkpoint, `config/transactionMetrics` and the timer's files.
+
+
+def rust_mark(store: Store) -> str | None:
+    """Return the file that shows that rocketmq-rust ran on the store; None if no file does.
+
+    Source: rocketmq-broker/src/transaction/transaction_metrics.rs, rocketmq-store of rocketmq-rust 1.0.0.
+    """
+    for name in RUST_MARKS:
+        if store.has(*name.split("/")):
+            return name
+    metrics = read_config(store, _METRICS).value
+    if isinstance(metrics, dict) and "generation" in metrics and "topics" in metrics:
+        return f"config/{_METRICS}"
+    return None

@@ -11,8 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import NoSuchTransaction
-from rmqtx.readers.model.identities import NAMES_ADVICE, SHORT_ID_LENGTH_MIN, are_short_for
-from rmqtx.readers.model.named_places import NamedPlace, keys_of_cell, named_place
+from rmqtx.readers.model.identities import (
+    NAMES_ADVICE,
+    SHORT_ID_LENGTH_MIN,
+    NamedPlace,
+    are_short_for,
+    keys_of_cell,
+    named_place,
+)
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
 from rmqtx.remoting.connections.batched_reads import Pace

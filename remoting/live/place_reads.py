@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_final
-from rmqtx.readers.model.named_places import AT, FINAL, HALF, NamedPlace
+from rmqtx.readers.model.identities import AT, FINAL, HALF, NamedPlace
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.live.queues import ops
 from rmqtx.remoting.live.record_reads import LiveReads

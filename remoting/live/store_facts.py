@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
+from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
-from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.queues import first_kept

@@ -25,8 +25,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.identities import offset_of
-from rmqtx.readers.model.named_places import AT, NamedPlace
+from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
 from rmqtx.readers.model.releases import TIMERS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,

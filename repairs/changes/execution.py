@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtx.readers.log.store_identity import why_another
+from rmqtx.readers.log.record_at import why_another
 from rmqtx.readers.model.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.changes.apply_edits import apply_or_revert, differs

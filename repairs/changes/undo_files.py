@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from rmqtx.readers.log.store_identity import first_record_of
+from rmqtx.readers.log.record_at import first_record_of
 from rmqtx.readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.tables import column
 from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero

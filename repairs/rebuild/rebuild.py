@@ -25,8 +25,8 @@ from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms
-from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.repairs.changes.clones import COMMIT_LOG
 from rmqtx.repairs.changes.file_copies import copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside

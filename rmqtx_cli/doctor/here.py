@@ -39,9 +39,8 @@ _VARIABLES = ("RMQTX_CONFIG", "RMQTX_STORE", "NAMESRV_ADDR", "RMQTX_STATE_DIR", 
 def parts_of_conf(file: Path, version: str | None) -> Iterator[Part]:
     """Yield a part for each line of a broker.conf that the broker does not take as written, with the value in force."""
     from rmqtx.readers.model.errors import SourceError
-    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
     from rmqtx.readers.store.broker_settings import settings_of_conf
-    from rmqtx.readers.store.conf_notes import conf_notes
 
     part = f"broker.conf {file}"
     try:

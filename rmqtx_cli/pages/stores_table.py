@@ -21,8 +21,8 @@ from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, lacking_database
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
-from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.audit.log_copies import glance_at_copies
 from rmqtx.verdicts.check.half_lag import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from rmqtx.readers.jobs.scan_job import ScanJob
+    from rmqtx.readers.jobs.job_runner import ScanJob
     from rmqtx.readers.jobs.workers import Progress
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store

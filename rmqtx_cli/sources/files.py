@@ -222,13 +222,13 @@ class FileTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.readers.log.half_and_op_tables import scan_halves
+        from rmqtx.readers.log.transaction_records import scan_halves
 
         return [scan_halves(store, **asdict(bounds)) for store in self._opened()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.readers.log.half_and_op_tables import scan_ops
+        from rmqtx.readers.log.transaction_records import scan_ops
 
         return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
 

@@ -46,7 +46,7 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
     from rmqtx.readers.storage.places import identity_of
     from rmqtx.readers.store.broker_conf import read_broker_conf
     from rmqtx.readers.store.broker_settings import broker_settings
-    from rmqtx.readers.store.opening_stores import open_all
+    from rmqtx.readers.store.store import open_all
     files = files or StoreOptions()
     directories = tuple(files.commit_log or ())
     places = expand(paths)
@@ -115,7 +115,7 @@ def conf_lines(settings: Iterable[BrokerSettings], *, is_reported: bool = False)
 
     `is_reported`: the brokers report it themselves.
     """
-    from rmqtx.readers.store.conf_notes import conf_notes
+    from rmqtx.readers.store.broker_conf import conf_notes
 
     return list(dict.fromkeys(note for one in settings for note in conf_notes(one, is_reported=is_reported)))
 

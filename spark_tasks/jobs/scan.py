@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqtx.readers.jobs.job_runner import Tally
-from rmqtx.readers.jobs.scan_job import ScanJob, SplitResult
+from rmqtx.readers.jobs.job_runner import ScanJob, SplitResult, Tally
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.commit_log import last_with_data
 from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan

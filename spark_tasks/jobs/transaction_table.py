@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.ledger.table_values import column_texts
+from rmqtx.readers.ledger.databases import column_texts
 from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
 from rmqtx.spark_tasks.jobs.ledger import read_database, tried
 

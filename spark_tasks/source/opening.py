@@ -9,8 +9,7 @@ from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.places import identity_of
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.opening_stores import open_all
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, open_all
 from rmqtx.spark_tasks.source.read_options import ReadOptions
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.model.named_places import AT, FINAL, HALF, OP, NamedPlace, keys_of_cell, named_place
+from rmqtx.readers.model.identities import AT, FINAL, HALF, OP, NamedPlace, keys_of_cell, named_place
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.field import field_stores

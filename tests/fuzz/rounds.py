@@ -28,8 +28,8 @@ from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.designs import designs_of
 from rmqtx.readers.log.dledger import scan_entries as scan_dledger_entries
-from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
 from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import NoSuchTransaction, RmqtxError
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.old_tables.redo_log import TOPIC as REDO_TOPIC

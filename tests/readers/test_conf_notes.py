@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
 from rmqtx.readers.store.broker_keys import INTS, KEYS, LONGS, OTHERS, SWITCHES
 from rmqtx.readers.store.broker_settings import settings_of_conf
-from rmqtx.readers.store.conf_notes import conf_notes
 from tests.brokers import corpus
 
 OUT = "transactionTimeOut 6000 (default of 4.3.1 or later)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.queues.slot_files import SIMPLE, slot_files
-from rmqtx.readers.store import opening_stores
+from rmqtx.readers.store import store
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from tests.forge.stores import copy_of
 
@@ -22,9 +22,9 @@ def test_remote_stores_are_opened_together_and_in_order(monkeypatch: pytest.Monk
         both.wait()  # breaks if one is opened after the other
         return place
 
-    monkeypatch.setattr(opening_stores, "open_store", opened)
+    monkeypatch.setattr(store, "open_store", opened)
     places = ["s3://evidence/b", "s3://evidence/a"]
-    assert list(map(str, opening_stores.open_all(places))) == places
+    assert list(map(str, store.open_all(places))) == places
 
 
 def test_two_stores_with_one_path_and_time_do_not_share_listed_queues(tmp_path: Path) -> None:

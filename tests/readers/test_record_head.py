@@ -8,7 +8,7 @@ from rmqtx.readers.log.dledger import ENTRY_HEADER
 from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.record_head import head_of, number_at, parts_of
 from rmqtx.readers.log.record_layout import BORN_V6, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6, signed
-from rmqtx.readers.storage import segment_names, segments
+from rmqtx.readers.storage import segments
 from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of
 
 RULES = WritingRules(True, True, True, False, True)
@@ -43,8 +43,8 @@ def test_fields_and_parts_are_those_of_a_block(born_host: bytes, store_host: byt
 def test_what_storage_reads_of_records_and_entries_is_as_declared() -> None:
     """The package below cannot import the declarations."""
     head = RECORD.pack(length_bytes=91, magic=signed(MAGIC_V2), commit_log_offset=7, queue_offset=5)
-    size = segment_names._RECORD_HEAD.size
-    assert segment_names._RECORD_HEAD.unpack(head[:size]) == head_of(head) == (91, MAGIC_V2, 7)
-    assert (segment_names._RECORD_MAGICS, segment_names._RECORD_BYTES_MIN) == ((MAGIC_V1, MAGIC_V2), RECORD_BYTES_MIN)
+    size = segments._RECORD_HEAD.size
+    assert segments._RECORD_HEAD.unpack(head[:size]) == head_of(head) == (91, MAGIC_V2, 7)
+    assert (segments._RECORD_MAGICS, segments._RECORD_BYTES_MIN) == ((MAGIC_V1, MAGIC_V2), RECORD_BYTES_MIN)
     entry = ENTRY_HEADER.pack(magic=1, length_bytes=2, entry_index=3, term=4, entry_offset=5, body_length_bytes=6)
     assert segments._ENTRY_HEAD.unpack_from(entry) == (1, 2, 5, 6)

@@ -13,9 +13,9 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode

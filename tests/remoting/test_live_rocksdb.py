@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.old_tables import beside_tables
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store

@@ -24,8 +24,7 @@ from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction, Unwritable
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.old_tables.redo_log import redo_entries
 from rmqtx.readers.old_tables.state_table import state_slots
-from rmqtx.readers.store.bundles import is_bundle
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, is_bundle, open_store
 from rmqtx.repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
 from rmqtx.repairs.bundles.findings import add_findings
 from rmqtx.repairs.bundles.redaction import Redactor, redaction_key

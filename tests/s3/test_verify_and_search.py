@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.jobs.job_runner import run_job
-from rmqtx.readers.jobs.scan_job import ScanJob
+from rmqtx.readers.jobs.job_runner import ScanJob, run_job
 from rmqtx.readers.jobs.search import Search
 from rmqtx.readers.jobs.search_conditions import SearchConditions
 from rmqtx.readers.log.splits import plan_splits

@@ -14,13 +14,19 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
 from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.identities import SHORT_ID_LENGTH_MIN, are_short_for, is_named, keys_of, offset_of
-from rmqtx.readers.model.named_places import keys_of_cell, named_place
+from rmqtx.readers.model.identities import (
+    SHORT_ID_LENGTH_MIN,
+    are_short_for,
+    is_named,
+    keys_of,
+    keys_of_cell,
+    named_place,
+    offset_of,
+)
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.bundles import is_bundle
-from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, Store, is_bundle
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.audit.message_ids import stores_of_message_id
 from rmqtx.verdicts.audit.not_found import not_found

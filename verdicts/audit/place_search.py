@@ -20,8 +20,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_final
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.identities import is_named
-from rmqtx.readers.model.named_places import AT, FINAL, HALF, OP, NamedPlace
+from rmqtx.readers.model.identities import AT, FINAL, HALF, OP, NamedPlace, is_named
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store

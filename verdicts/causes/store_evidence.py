@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
 from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.store_facts import StoreFacts

@@ -25,9 +25,8 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules
 from rmqtx.verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings

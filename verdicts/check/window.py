@@ -17,8 +17,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.bundles import is_bundle
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
 from rmqtx.verdicts.check.slots import (

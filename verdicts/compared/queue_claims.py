@@ -25,11 +25,12 @@ from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.model.ranges import runs_of
 from rmqtx.readers.queues.consume_queue import Slots, open_queue
 from rmqtx.readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
-from rmqtx.readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from rmqtx.readers.queues.slot_files import (
     BATCH,
+    RECORD_COLUMNS,
     SIMPLE,
     QueueName,
+    QueuePart,
     batch_queues,
     places_by_offset,
     slot_files,

@@ -16,8 +16,7 @@ from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX
-from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.findings import FINDINGS_MAX, Finding, as_text
 from rmqtx.readers.model.ranges import LogRanges, inside, merged, runs_of
 from rmqtx.readers.queues.consume_queue import Slots
 from rmqtx.readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text

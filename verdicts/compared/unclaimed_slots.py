@@ -17,16 +17,16 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX
-from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.findings import FINDINGS_MAX, Finding, as_text
 from rmqtx.readers.model.ranges import LogRanges, between, inside, merged
 from rmqtx.readers.queues.consume_queue import Slots, are_filler, are_sound
 from rmqtx.readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX
-from rmqtx.readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from rmqtx.readers.queues.slot_files import (
     BATCH,
+    RECORD_COLUMNS,
     SIMPLE,
     QueueName,
+    QueuePart,
     SlotFiles,
     queue_text,
     slot_files,

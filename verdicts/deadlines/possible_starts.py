@@ -8,8 +8,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.bundles import is_bundle
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.startup.findings import not_predictable
 from rmqtx.verdicts.startup.recovery import loaded_log

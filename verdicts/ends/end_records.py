@@ -34,8 +34,7 @@ from rmqtx.readers.log.transaction_records import (
     witnesses_of,
 )
 from rmqtx.readers.model.columns import Int64s
-from rmqtx.readers.model.finding_limits import one_by_one
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import Finding, one_by_one
 from rmqtx.readers.model.identities import identities
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store

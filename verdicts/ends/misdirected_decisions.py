@@ -15,10 +15,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.named_offsets import named_offsets
 from rmqtx.readers.log.properties import REAL_TOPIC, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.transaction_records import is_delayed_half, is_final
+from rmqtx.readers.log.transaction_records import is_delayed_half, is_final, named_offsets
 from rmqtx.readers.model.columns import Bools, int64s
 from rmqtx.readers.store.store import DISCARD_TOPIC
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.named_offsets import NO_PLACE
+from rmqtx.readers.log.transaction_records import NO_PLACE
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 

@@ -18,8 +18,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.finding_limits import one_by_one
-from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.findings import Finding, as_text, one_by_one
 from rmqtx.readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
 from rmqtx.readers.queues.consume_queue import Queue
 from rmqtx.readers.storage.segments import SegmentedLog

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.designs import has_only_prepared
-from rmqtx.readers.log.named_offsets import NO_PLACE, named_offsets
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
+from rmqtx.readers.log.transaction_records import NO_PLACE, are_damaged_finals, is_delayed_half, is_final, named_offsets
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.identities import offset_of
 from rmqtx.readers.queues.consume_queue import open_queue

@@ -22,8 +22,7 @@ from rmqtx.readers.old_tables.beside_tables import beside_log
 from rmqtx.readers.rocksdb.rocksdb_queues import unread_queues
 from rmqtx.readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from rmqtx.readers.storage.segments import Segment
-from rmqtx.readers.store.bundles import is_bundle
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.claims.lost_end import contradictions, lost_end
 from rmqtx.verdicts.claims.op_numbers import op_number_findings

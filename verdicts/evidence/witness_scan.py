@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.named_offsets import NO_PLACE
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.property_crcs import have_property_crc, word_crc_findings
@@ -24,7 +23,7 @@ from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
 from rmqtx.readers.log.torn_properties import torn_findings, torn_witnesses
-from rmqtx.readers.log.transaction_records import witnesses_of
+from rmqtx.readers.log.transaction_records import NO_PLACE, witnesses_of
 from rmqtx.readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.errors import SourceError

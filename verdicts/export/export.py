@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.jobs.body_decoder import DECODED, DECODED_FIELD, BodyDecoder
-from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.log.commit_log import record_columns, span_findings
 from rmqtx.readers.log.log_end import is_behind_end
 from rmqtx.readers.log.op_messages import op_findings, ops_of

@@ -23,15 +23,13 @@ from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
-from rmqtx.readers.model.finding_limits import one_by_one
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import Finding, one_by_one
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from rmqtx.readers.model.tables import HALVES
 from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
-from rmqtx.readers.old_tables.redo_log import redo_entries
+from rmqtx.readers.old_tables.redo_log import rebuilt_offsets, redo_entries
 from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
-from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
 from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store

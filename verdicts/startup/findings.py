@@ -16,10 +16,9 @@ from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.queues.slot_files import queue_text
 from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.checkpoint import checkpoint_values
-from rmqtx.readers.store.implementation import rust_mark
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, is_bundle
+from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.startup.dledger_findings import dledger_findings, queues_cut_at
 from rmqtx.verdicts.startup.log_findings import log_findings
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning

@@ -20,8 +20,7 @@ from rmqtx.readers.log.record_head import span_of
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.ranges import inside
 from rmqtx.readers.queues.consume_queue import are_filler
-from rmqtx.readers.queues.queue_parts import QueuePart
-from rmqtx.readers.queues.slot_files import QueueName, SlotFiles
+from rmqtx.readers.queues.slot_files import QueueName, QueuePart, SlotFiles
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
 from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.storage.segments import Segment, SegmentedLog

@@ -18,8 +18,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.ranges import merged, runs_of
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import are_left_out
-from rmqtx.readers.queues.queue_parts import QueuePart
-from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes, topic_text
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, QueuePart, SlotFiles, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store

@@ -30,8 +30,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX, one_by_one
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import FINDINGS_MAX, Finding, one_by_one
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.model.ranges import LogRanges, between, merged, runs_of
 from rmqtx.readers.queues.slot_files import boundary, cache_of

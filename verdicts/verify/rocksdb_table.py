@@ -14,8 +14,7 @@ import pyarrow as pa
 from rmqtx.readers.log.designs import ROCKSDB, designs_of
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
-from rmqtx.readers.model.finding_limits import FINDINGS_MAX
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import FINDINGS_MAX, Finding
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.rocksdb.rocksdb_transactions import (
     DIRECTORY,

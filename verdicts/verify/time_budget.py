@@ -14,8 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from rmqtx.readers.jobs.job_runner import Tally
-from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.job_runner import SplitResult, Tally
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
 from rmqtx.readers.model.reading import Reading

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
 from rmqtx.readers.log.record_layout import COMMIT
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.readers.model.finding_limits import one_by_one
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import Finding, one_by_one
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.old_tables.transaction_table import TransactionTable

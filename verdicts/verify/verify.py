@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
-from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.log.commit_log import span_findings
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.segment_scan import Span, merged_spans

@@ -86,7 +86,7 @@ def command(
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
     Some causes show only in the logs of the broker: --broker-logs reads them.
     """
-    from rmqtx.readers.store.proxy_conf import read_expire_ms
+    from rmqtx.readers.store.broker_conf import read_expire_ms
     from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines

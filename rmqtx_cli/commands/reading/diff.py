@@ -180,7 +180,7 @@ def _with_usable_advice(error: NotAStore) -> NotAStore:
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
     """Print that the sides have no transaction in common, and whether one broker wrote their logs."""
-    from rmqtx.readers.log.store_identity import first_record_of
+    from rmqtx.readers.log.record_at import first_record_of
     from rmqtx.readers.store.store import open_store
     from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 

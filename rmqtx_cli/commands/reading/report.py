@@ -214,7 +214,7 @@ class _ReportRun:
 
     @property
     def _proxy_keeps_ms(self) -> int | None:
-        from rmqtx.readers.store.proxy_conf import read_expire_ms
+        from rmqtx.readers.store.broker_conf import read_expire_ms
 
         return None if self.asked.proxy_conf is None else read_expire_ms(self.asked.proxy_conf)
 

@@ -206,7 +206,7 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
-        from rmqtx.readers.store.proxy_conf import read_expire_ms
+        from rmqtx.readers.store.broker_conf import read_expire_ms
         from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 
         if not set(rows["store"].to_pylist()) <= set(reading.evidence):

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.proxy_conf import read_expire_ms
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import FITS
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtx.readers.log.half_and_op_tables import scan_halves
+from rmqtx.readers.log.transaction_records import scan_halves
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.evidence.belonging import op_numbers, tied_groups

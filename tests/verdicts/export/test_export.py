@@ -13,8 +13,8 @@ import pytest
 
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_records
-from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
 from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.store.store import Store, open_store

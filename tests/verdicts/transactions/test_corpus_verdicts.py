@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
-from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import OP_TOPIC
 from rmqtx.verdicts.audit.local_audit import audit

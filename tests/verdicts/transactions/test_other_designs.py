@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
-from rmqtx.readers.log.half_and_op_tables import scan_halves
 from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.log.transaction_records import scan_halves
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import STATE_ENTRIES
 from rmqtx.readers.old_tables import beside_tables
