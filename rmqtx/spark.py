@@ -28,16 +28,14 @@ from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.data_source import RmqtxDataSource
 from rmqtx.spark_tasks.jobs import reconcile as reconcile_job
 from rmqtx.spark_tasks.jobs.audit import transactions
-from rmqtx.spark_tasks.jobs.reading import spark_reader
-from rmqtx.spark_tasks.jobs.scan import run_job
+from rmqtx.spark_tasks.jobs.scan import run_job, spark_reader
 from rmqtx.spark_tasks.jobs.verdict_folder import write_into
 from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.spark_tasks.session.packages import send_packages
 from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import results
 from rmqtx.spark_tasks.session.workers import check_workers
-from rmqtx.spark_tasks.source.opening import Settings, opened
-from rmqtx.spark_tasks.source.read_options import ReadOptions, parse_options
+from rmqtx.spark_tasks.source.read_options import ReadOptions, Settings, opened, parse_options
 from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 from rmqtx.verdicts.export.verdict_folder import verdict_folder
 from rmqtx.verdicts.growing.grow import Grown

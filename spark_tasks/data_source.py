@@ -23,8 +23,8 @@ from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
 from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.spark_tasks.source.pushdown import TableScan
 from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
-from rmqtx.spark_tasks.source.table_scan import TableScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -99,7 +99,7 @@ def _one(field: Any) -> StructType:
 def _scan(options: ReadOptions) -> TableScan:
     from rmqtx.spark_tasks.source.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
     from rmqtx.spark_tasks.source.log_scan import LogScan
-    from rmqtx.spark_tasks.source.opening import opened
+    from rmqtx.spark_tasks.source.read_options import opened
 
     stores = opened(options)
     if options.table in LOG_TABLES:

@@ -6,10 +6,13 @@ A live broker is a source of the same witnesses as files; only `rmqtx.verdicts.t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.cursors.cursors import CheckCursors
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.identities import (
     NAMES_ADVICE,
@@ -21,22 +24,29 @@ from rmqtx.readers.model.identities import (
 )
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
-from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.readers.store.store import TRACE_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, queries, views
 from rmqtx.remoting.connections.broker import Broker
-from rmqtx.remoting.live.check_stops import live_stops
-from rmqtx.remoting.live.deadlines import predict_from_live
-from rmqtx.remoting.live.place_reads import range_words
-from rmqtx.remoting.live.producers import with_producers
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
+from rmqtx.remoting.live.producer_list import with_producers
+from rmqtx.remoting.live.record_reads import range_words
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
 from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.errors import BadFrame, Refused
+from rmqtx.remoting.protocol.frames import parsed_json
+from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.lookups import short_note, undecidable_findings, undecidable_of
 from rmqtx.verdicts.audit.place_search import PlaceWords
+from rmqtx.verdicts.audit.timeline import RecordName, record_names
 from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.trace_evidence import rows_by_id
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 from rmqtx.verdicts.transactions.measures import MEASURES
@@ -250,3 +260,59 @@ def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa
         place = rows.schema.get_field_index("reason")
         rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, longer, rows["reason"]))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSurroundings:
+    """A live broker as a `rmqtx.verdicts.audit.timeline.TimelineSource`."""
+
+    facts: LiveStore
+
+    @property
+    def root(self) -> str:
+        """The broker's name and address."""
+        return self.facts.root
+
+    def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
+        """From the records themselves, which contain the broker's address at that time."""
+        bodies = (body for _, body in views(self.facts.broker, dict.fromkeys(offsets), Pace()) if body is not None)
+        return {
+            offset: name
+            for block in blocks_of(bodies, self.root, [])
+            for offset, name in record_names(block, self.facts.settings).items()
+        }
+
+    def cursors(self) -> list[dict[str, Any]]:
+        """The cursors of all groups; empty if the broker refuses the request."""
+        broker = self.facts.broker
+        try:
+            frame = broker.client.call(broker.address, Request(RequestCode.GET_ALL_CONSUMER_OFFSET))
+        except Refused:  # access control: this requires an administrator's account
+            return []
+        table = parsed_json(frame.body).get("offsetTable") or {}
+        try:
+            return [
+                {"topic": topic, "group": group, "queue_id": int(queue_id), "next_queue_offset": int(offset)}
+                for name, queues in table.items()
+                for topic, _, group in [str(name).partition("@")]
+                for queue_id, offset in queues.items()
+            ]
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadFrame(f"cannot parse the cursors from {broker.address}: {error}") from error
+
+    def check_cursors(self) -> CheckCursors:
+        """The cursors at the start of the reading."""
+        return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
+
+    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
+        """By one query of the broker's index; none if the broker refuses it."""
+        bodies = queries(self.facts.broker, [(TRACE_TOPIC, transaction_id)], Pace())
+        try:
+            found = rows_by_id(blocks_of(bodies, self.root, []), self.root, [transaction_id])
+            return found.get(transaction_id, [])
+        except Refused:  # access control: no right to read the trace topic
+            return []
+
+    def stopped_time_ms(self) -> int | None:
+        """None: the broker runs."""
+        return None

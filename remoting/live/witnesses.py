@@ -38,11 +38,17 @@ from rmqtx.readers.store.store import (
 )
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
-from rmqtx.remoting.live.misdirected_decisions import LiveRecords
-from rmqtx.remoting.live.place_reads import read_place
-from rmqtx.remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
-from rmqtx.remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
+from rmqtx.remoting.live.record_reads import (
+    HOLE_RECORDS_MAX,
+    RECORDS_PER_QUERY,
+    LiveReads,
+    LiveRecords,
+    only_with,
+    read_place,
+    read_prepared,
+    walk_behind_prepared,
+)
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.message_ids import other_id_clause

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.remoting.connections.broker import Broker
-from rmqtx.remoting.live.check_stops import live_stops
-from rmqtx.remoting.live.deadlines import predict_from_live
+from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses

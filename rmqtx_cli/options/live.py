@@ -20,8 +20,7 @@ from rmqtx_cli.words.text import stored_text
 if TYPE_CHECKING:
     from rmqtx.remoting.connections.broker import Broker
     from rmqtx.remoting.connections.client import Client
-    from rmqtx.remoting.connections.discovery import LostBroker
-    from rmqtx.remoting.connections.name_servers import NameServers
+    from rmqtx.remoting.connections.discovery import LostBroker, NameServers
     from rmqtx.remoting.protocol.answers import BrokerAddresses
     from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 
@@ -140,7 +139,7 @@ class LiveOptions:
 
     def full_name(self, name: str) -> str:
         """Name of a topic or group with the namespace of --namespace, added where the given name has none."""
-        from rmqtx.remoting.protocol.namespaces import with_namespace
+        from rmqtx.remoting.protocol.addresses import with_namespace
 
         return with_namespace(name, self.namespace)
 
@@ -191,8 +190,7 @@ def open_live(live: LiveOptions, *, without_lost: bool = False) -> Iterator[Live
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
     from rmqtx.remoting.connections.client import Client
-    from rmqtx.remoting.connections.discovery import chosen_brokers
-    from rmqtx.remoting.connections.name_servers import NameServers
+    from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
 
     addresses = live.name_server_addresses
     if not addresses and not live.broker:
@@ -207,7 +205,7 @@ def open_live(live: LiveOptions, *, without_lost: bool = False) -> Iterator[Live
 
 
 def _settings(live: LiveOptions) -> RemotingSettings:
-    from rmqtx.remoting.connections.tls import KEY_PASSWORD, tls_context
+    from rmqtx.remoting.connections.transport import KEY_PASSWORD, tls_context
     from rmqtx.remoting.protocol.settings import RemotingSettings
 
     context = None

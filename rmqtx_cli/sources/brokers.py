@@ -173,7 +173,7 @@ class BrokerSource:
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from rmqtx.remoting.live.surroundings import LiveSurroundings
+        from rmqtx.remoting.live.lookups import LiveSurroundings
 
         return [LiveSurroundings(fact) for fact in self.facts]
 

@@ -199,7 +199,7 @@ class SparkEngine:
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
         """See `StoreEngine`."""
-        from rmqtx.spark_tasks.session.sizes import sizes_for
+        from rmqtx.spark_tasks.session.tasks import sizes_for
 
         return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
 
@@ -269,7 +269,7 @@ class SparkEngine:
     @property
     def make_reader(self) -> MakeReader:
         """See `StoreEngine`."""
-        from rmqtx.spark_tasks.jobs.reading import spark_reader
+        from rmqtx.spark_tasks.jobs.scan import spark_reader
 
         return spark_reader(self.spark)
 

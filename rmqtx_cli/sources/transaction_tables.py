@@ -113,7 +113,7 @@ class DatabaseOptions:
 
         if not isinstance(engine, SparkEngine):
             raise BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
-        from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+        from rmqtx.spark_tasks.jobs.ledger import read_transaction_table as read_by_spark
         from rmqtx.spark_tasks.session.errors import translated
 
         with translated():

@@ -39,11 +39,9 @@ from rmqtx.spark_tasks.jobs.witnesses import (
     restored_facts,
 )
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, handover
-from rmqtx.spark_tasks.session.progress import Phase, described, tracked
-from rmqtx.spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.spark_tasks.session.progress import Phase, ScanCounts, described, tracked
 from rmqtx.spark_tasks.session.schemas import spark_schema
-from rmqtx.spark_tasks.session.sizes import sizes_for
-from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results
+from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results, sizes_for
 from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.causes.groups import habits_of

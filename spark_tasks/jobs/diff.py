@@ -13,8 +13,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.audit import Judged, transactions
 from rmqtx.spark_tasks.session.progress import described
 from rmqtx.spark_tasks.session.schemas import spark_schema
-from rmqtx.spark_tasks.session.shuffles import shuffles_of
-from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different

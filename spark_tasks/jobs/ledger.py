@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from rmqtx.readers.ledger.databases import column_texts
 from rmqtx.readers.ledger.ledger import SQLITE, open_ledger
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +29,9 @@ _FETCHED_ROWS = 10_000
 #: Spark quotes columns of unknown databases with ", which MariaDB reads as text literals: each row would have the
 #: columns' names as its values.
 _SESSION_BEGINS = {"mariadb": "SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',ANSI_QUOTES')"}
+_PLAIN = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
+_BACKTICKED = ("jdbc:mysql:", "jdbc:mariadb:")
+_DRIVER_OPTION = "--conf spark.jars=FILE (for MySQL: Connector/J 8 or later)"
 
 
 def read_ledger(
@@ -125,3 +131,26 @@ def _first_cause(error: Exception) -> str:
     text = str(thrown.getMessage() or "").strip().split("\n", 1)[0]
     name = str(thrown.getClass().getSimpleName())
     return text if " " in text else f"{name}: {text}"
+
+
+def read_transaction_table(
+    spark: SparkSession, address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
+) -> TransactionTable:
+    """Return the table at a JDBC address, as `rmqtx.readers.old_tables.transaction_table.read_transaction_table` does.
+
+    It is collected in the driver: a row stands for an open transaction, and these are few.
+    Raises: BadRequest for a column that does not exist; UnreadableFile, with the database's message.
+    """
+    frame = read_database(spark, address.location, _quoted(address), login, "the table at", _DRIVER_OPTION)
+    names = [f"`{name.replace('`', '``')}`" for name in chosen_columns(address, frame.columns)]
+    found = tried(address.name, frame.select(*names).toArrow, _DRIVER_OPTION)
+    offsets, groups = (column_texts(column, address.name) for column in found.columns)
+    return table_of(address.name, offsets, groups, store)
+
+
+def _quoted(address: TableAddress) -> str:
+    """Return the table's name quoted if needed. Plain names stay unquoted, because databases fold their case."""
+    if _PLAIN.fullmatch(address.table):
+        return address.table
+    quote = "`" if address.location.startswith(_BACKTICKED) else '"'
+    return ".".join(quote + part.replace(quote, 2 * quote) + quote for part in address.table.split("."))

@@ -19,8 +19,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.audit import Judged, transactions
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
-from rmqtx.spark_tasks.session.shuffles import shuffles_of
-from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
 from rmqtx.verdicts.ledger.matching import Match

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,13 +17,18 @@ from rmqtx.readers.log.commit_log import last_with_data
 from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
-from rmqtx.spark_tasks.session.progress import Phase, described, tracked
-from rmqtx.spark_tasks.session.scan_counts import ScanCounts
-from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results
+from rmqtx.spark_tasks.session.progress import Phase, ScanCounts, described, tracked
+from rmqtx.spark_tasks.session.tasks import Shared, cores_count, in_tasks, packed, results
+from rmqtx.verdicts.follow.follower import MakeReader
+from rmqtx.verdicts.follow.split_reader import SplitReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 
 def run_job(
@@ -112,3 +118,33 @@ _SUMMARY = pa.field("summary", pa.binary())
 
 def _of_store(job: ScanJob, task: tuple[Store, list[Any]]) -> SplitResult:
     return job.of_store(*task)
+
+
+class SparkPool:
+    """Runs tasks on the executors of a session. See `rmqtx.verdicts.follow.split_reader.Pool`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __enter__(self) -> SparkPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """Return the results, in the tasks' order.
+
+        Raises: the error of a task; SparkUnavailable if Spark failed.
+        """
+        with translated(), described(self._spark, "audit: read what is new"):
+            return iter(results(self._spark, function, list(tasks)))
+
+
+def spark_reader(spark: SparkSession) -> MakeReader:
+    """Return what makes a reader in tasks; the results of some splits for each core pass through the driver."""
+    return partial(_reader, spark)
+
+
+def _reader(spark: SparkSession, total_bytes: int, progress: Progress | None) -> SplitReader:
+    return SplitReader(SparkPool(spark), cores_count(spark), progress=progress, total_bytes=total_bytes)

@@ -27,9 +27,8 @@ from rmqtx.readers.log.splits import SplitPlan
 from rmqtx.readers.model.columns import Int64s, nulls
 from rmqtx.readers.model.identities import partition_of
 from rmqtx.readers.model.tables import MARKS as MARK_ROWS
-from rmqtx.spark_tasks.session.acceleration import use_accelerator
-from rmqtx.spark_tasks.session.scan_counts import ScanCounts
-from rmqtx.spark_tasks.session.tasks import Shared, to_bytes
+from rmqtx.spark_tasks.session.progress import ScanCounts
+from rmqtx.spark_tasks.session.tasks import Shared, to_bytes, use_accelerator
 from rmqtx.verdicts.evidence.belonging import op_numbers
 from rmqtx.verdicts.evidence.witness_scan import (
     IDENTIFIED,

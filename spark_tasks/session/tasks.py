@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+import rmqtx
+from rmqtx.readers.log import kernels
 from rmqtx.readers.log.splits import SPLIT_BYTES
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.spark_tasks.session.errors import marked
@@ -40,6 +44,18 @@ _SHARED_KEPT_MAX = 3
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
+_CACHE_HOME = "XDG_CACHE_HOME"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+#: Log bytes whose transactions one task judges: a task costs as much as judging those of 2 MiB.
+PARTITION_BYTES = 96 << 20
+#: Log bytes that one task reads, and whose transactions one task judges, for very large logs: a few hundred MB of
+#: memory for each task. Smaller tasks would exchange more small pieces than data.
+PARTITION_BYTES_MAX = 512 << 20
+SPLIT_BYTES_MAX = 1 << 30
+#: Rows of a split for one partition, as a target, and bytes of log of a transaction's records, on average.
+_ROWS_TOGETHER_MIN = 32
+_TRANSACTION_BYTES = 1_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +202,65 @@ def from_bytes(data: Any) -> list[pa.RecordBatch]:
     """Return the batches of Arrow bytes."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return list(reader)
+
+
+def use_accelerator(wanted: bool) -> bool:
+    """Choose for this worker; return whether the accelerator is in use."""
+    with _cache_beside_packages():
+        return kernels.use_accelerator(wanted)
+
+
+@contextmanager
+def _cache_beside_packages() -> Iterator[None]:
+    """Let numba keep what it compiles beside an archive that rmqtx is imported from.
+
+    For modules in archives numba uses a folder in the user's home, which an executor's user may not have, and where
+    the folders of all applications would stay.
+    """
+    archive = next((one for one in Path(rmqtx.__file__).parents if one.suffix == ".zip"), None)
+    if archive is None:
+        yield
+        return
+    before = os.environ.get(_CACHE_HOME)
+    os.environ[_CACHE_HOME] = str(archive.absolute().with_suffix(".cache"))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CACHE_HOME]
+        else:
+            os.environ[_CACHE_HOME] = before
+
+
+@contextmanager
+def shuffles_of(spark: SparkSession, tasks_count: int) -> Iterator[None]:
+    """Give joins and groups of the block at least `tasks_count` tasks, where Spark would not choose this number.
+
+    Adaptive execution merges small tasks, and never makes more of them than the setting. Without adaptive execution
+    the block has exactly `tasks_count`. The setting of the session is restored at the end.
+    """
+    given = str(spark.conf.get(_PARTITIONS))
+    is_adaptive = str(spark.conf.get(_ADAPTIVE)).lower() == "true"
+    spark.conf.set(_PARTITIONS, str(max(int(given), tasks_count) if is_adaptive else tasks_count))
+    try:
+        yield
+    finally:
+        spark.conf.set(_PARTITIONS, given)
+
+
+def sizes_for(total_bytes: int) -> tuple[int, int]:
+    """Return the log bytes that one task reads, and the log bytes whose transactions one task judges.
+
+    Units: bytes. Every reading task has rows for every judging task: with the usual sizes, 10 TB would give thousands
+    of millions of pieces of one or two rows each.
+    """
+    partition_bytes, split_bytes = PARTITION_BYTES, SPLIT_BYTES
+
+    def rows_together() -> int:
+        return split_bytes // _TRANSACTION_BYTES * partition_bytes // max(total_bytes, 1)
+
+    while partition_bytes < PARTITION_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
+        partition_bytes = min(2 * partition_bytes, PARTITION_BYTES_MAX)
+    while split_bytes < SPLIT_BYTES_MAX and rows_together() < _ROWS_TOGETHER_MIN:
+        split_bytes *= 2
+    return split_bytes, partition_bytes

@@ -24,10 +24,8 @@ from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.segment_table import read_segments
 from rmqtx.readers.store.store import Store
-from rmqtx.spark_tasks.source.opening import Settings
-from rmqtx.spark_tasks.source.pushdown import PushedConditions
-from rmqtx.spark_tasks.source.read_options import ReadOptions
-from rmqtx.spark_tasks.source.table_scan import Narrowing, whole
+from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions, whole
+from rmqtx.spark_tasks.source.read_options import ReadOptions, Settings
 from rmqtx.verdicts.audit.local_audit import audit
 
 

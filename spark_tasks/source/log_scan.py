@@ -18,10 +18,9 @@ from rmqtx.readers.log.splits import Split, SplitPlan
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.store.store import Store
-from rmqtx.spark_tasks.session.acceleration import use_accelerator
-from rmqtx.spark_tasks.source.pushdown import PushedConditions
+from rmqtx.spark_tasks.session.tasks import use_accelerator
+from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions
 from rmqtx.spark_tasks.source.read_options import ReadOptions
-from rmqtx.spark_tasks.source.table_scan import Narrowing
 
 _BATCH_RECORDS_MAX = 65_536
 #: A reader does not know how many processes share the scan: with a few, this amount justifies the start of each.

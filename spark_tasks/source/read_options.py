@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,11 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import timestamp_schema
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.model.units import parse_size_bytes, parse_time_ms
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.storage.places import identity_of
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_all
 
 #: Tables whose rows are records of the commit log, read split by split.
 LOG_TABLES = frozenset({"records", "halves", "ops"})
@@ -206,3 +211,30 @@ def _list(name: str, text: str) -> tuple[str, ...]:
     else:
         values = text.split(",")
     return tuple(value.strip() for value in values if value.strip())
+
+
+def opened(options: ReadOptions) -> list[Store]:
+    """Return a snapshot of each store in the options. Reads directories, no file of a log.
+
+    Order:  as given; the matches of a pattern by name.
+    Raises: NotAStore, UnreadableFile; BadRequest for `commitlog` with several stores.
+    """
+    roots = {identity_of(path): path for path in expand(options.paths)}
+    if options.commit_logs and len(roots) > 1:
+        raise BadRequest("option 'commitlog' is for one store, and several stores are given")
+    return open_all(list(roots.values()), options.commit_logs)
+
+
+@dataclass
+class Settings:
+    """Returns the settings of each store's broker, for `rmqtx.verdicts.audit.local_audit.audit`; it can be pickled."""
+
+    options: ReadOptions
+    _found: dict[str, BrokerSettings] = field(default_factory=dict)
+
+    def __call__(self, store: Store) -> BrokerSettings:
+        """Return the settings of one store's broker."""
+        if store.root not in self._found:
+            conf = None if self.options.broker_conf is None else read_broker_conf(self.options.broker_conf)
+            self._found[store.root] = broker_settings(store, conf=conf, version=self.options.broker_version)
+        return self._found[store.root]

@@ -20,8 +20,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch
 from rmqtx.spark_tasks.source.log_scan import conditions_of, rows_of_split
-from rmqtx.spark_tasks.source.opening import opened
-from rmqtx.spark_tasks.source.read_options import LOG_TABLES, ReadOptions
+from rmqtx.spark_tasks.source.read_options import LOG_TABLES, ReadOptions, opened
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -13,7 +13,7 @@ from pathlib import Path
 from rmqtx.readers.store.store import WAITING_TOPICS
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Request, Value
-from rmqtx.remoting.connections.name_servers import NameServers
+from rmqtx.remoting.connections.discovery import NameServers
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, REQUEST_TOPIC, Rig

@@ -13,7 +13,7 @@ import pytest
 
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
-from rmqtx.remoting.connections.tls import tls_context
+from rmqtx.remoting.connections.transport import tls_context
 from rmqtx.remoting.producer.producer import Member, Message, our_client_id
 from rmqtx.remoting.protocol.errors import Refused, Unreachable
 from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings

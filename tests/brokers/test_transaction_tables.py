@@ -85,7 +85,7 @@ def test_what_derby_exports_is_what_is_pending(derby: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not here")
 def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
-    from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from rmqtx.spark_tasks.jobs.ledger import read_transaction_table as read_by_spark
     from rmqtx.spark_tasks.session.session import session
 
     address = TableAddress(f"jdbc:derby:{derby / 'derby'}", "ROOT.T_TRANSACTION")
@@ -100,7 +100,7 @@ def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
 def test_servers_are_read_by_spark_through_their_drivers_as_without_it(tmp_path: Path) -> None:
     """MariaDB's own driver too: Spark would quote its columns as texts."""
     needs_drivers()
-    from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from rmqtx.spark_tasks.jobs.ledger import read_transaction_table as read_by_spark
     from rmqtx.spark_tasks.session.session import session
 
     jars = ",".join(str(jar(artifact)) for artifact in JDBC_DRIVERS)

@@ -14,7 +14,7 @@ import pytest
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
-from rmqtx.remoting.connections.tls import tls_context
+from rmqtx.remoting.connections.transport import tls_context
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.remoting.protocol.settings import RemotingSettings

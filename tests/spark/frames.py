@@ -21,8 +21,7 @@ from rmqtx.readers.store.segment_table import read_segments
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema
-from rmqtx.spark_tasks.source.opening import Settings
-from rmqtx.spark_tasks.source.read_options import parse_options
+from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from rmqtx.verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]

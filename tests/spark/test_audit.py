@@ -13,7 +13,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.spark_tasks.jobs import audit as spark_audit
 from rmqtx.spark_tasks.session import handover
-from rmqtx.spark_tasks.session.sizes import sizes_for
+from rmqtx.spark_tasks.session.tasks import sizes_for
 from rmqtx.verdicts.audit import local_audit
 from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS

@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from rmqtx import spark as api
-from rmqtx.spark_tasks.source.opening import Settings
-from rmqtx.spark_tasks.source.read_options import parse_options
+from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from tests.forge.stores import unpacked
 from tests.spark.growing import Growing
 from tests.verdicts.growing.dashboards import assert_right, queries

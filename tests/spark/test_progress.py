@@ -15,8 +15,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.jobs.audit import audit
 from rmqtx.spark_tasks.session import progress
-from rmqtx.spark_tasks.session.progress import Phase, tracked
-from rmqtx.spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.spark_tasks.session.progress import Phase, ScanCounts, tracked
 from tests.forge.stores import settings_of, unpacked
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from rmqtx.readers.jobs.search_conditions import SearchConditions
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import open_store
-from rmqtx.spark_tasks.source.opening import Settings
-from rmqtx.spark_tasks.source.read_options import parse_options
+from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from rmqtx.verdicts.audit import local_audit
 from rmqtx.verdicts.export.verdict_folder import verdict_folder
 from rmqtx_cli.options.engine import EngineOptions
