@@ -46,7 +46,7 @@ from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.trace_evidence import rows_by_id
+from rmqtx.verdicts.model.store_evidence import rows_by_id
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 from rmqtx.verdicts.transactions.measures import MEASURES

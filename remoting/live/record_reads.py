@@ -33,8 +33,6 @@ from rmqtx.verdicts.ends.misdirected_decisions import names_of
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
 from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
-__all__ = ["read_prepared", "walk_behind_prepared"]
-
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 _EVER_MS = 1 << 62

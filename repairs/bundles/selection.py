@@ -24,8 +24,7 @@ from rmqtx.repairs.bundles.files import KeptRange
 from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import rows_named, show
-from rmqtx.verdicts.audit.message_ids import stores_of_message_id
-from rmqtx.verdicts.audit.not_found import not_found
+from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
 from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts

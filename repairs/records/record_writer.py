@@ -53,8 +53,6 @@ _TOPIC_BYTES_MAX_V1 = 127
 _PROPERTIES_BYTES_MAX = 32_767
 _OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
 _IPV4_HOST_BYTES = 8
-__all__ = ["commit_record_of", "rollback_record_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class WritingRules:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rmqtx.verdicts.check.half_lag import half_lag
+from rmqtx.verdicts.check.state import half_lag
 from rmqtx.verdicts.model.strength import Strength
 
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.

@@ -24,7 +24,7 @@ from rmqtx.readers.store.epoch_file import read_epochs
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.audit.log_copies import glance_at_copies
-from rmqtx.verdicts.check.half_lag import half_lag
+from rmqtx.verdicts.check.state import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.deadlines.possible_starts import refused_by_all

@@ -15,7 +15,7 @@ import pytest
 
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.store.store import HALF_TOPIC
-from rmqtx.verdicts.check.half_lag import half_lag
+from rmqtx.verdicts.check.state import half_lag
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.plan_page import _by_kind

@@ -23,7 +23,7 @@ from rmqtx.verdicts.check.timers_without_copies import Asking
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
-from rmqtx.verdicts.verify.next_start import next_start_findings
+from rmqtx.verdicts.verify.verify import next_start_findings
 from tests.conftest import MOMENT
 from tests.forge import damage
 from tests.histories.futures import Future

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.readers.store.store import TRACE_TOPIC
+from rmqtx.readers.traces.trace_lines import TraceKind
 from rmqtx.verdicts.model.state import State
 
 if TYPE_CHECKING:
     from rmqtx.readers.broker_logs.log_lines import LogLine
-
 
 #: Of more lines of one kind the first ones and the last one are events.
 _LINES_MAX = 10
@@ -129,3 +130,24 @@ def _event(line: LogLine, store: str, more: str = "") -> dict[str, Any]:
         "detail": f"{line.kind.meaning}{exception}{more} ({Path(line.file).name} line {line.number})",
         "log_kind": line.kind.word, "log_file": line.file, "log_line": line.number, "log_text": line.text,
     }  # fmt: skip
+
+
+def traced_events(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return an event for each decision and each answer to a check among rows of TRACES.
+
+    A record that several copies of a log have counts once.
+
+    Units: times of the producer's clock.
+    """
+    events: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["kind"] != TraceKind.DECIDED:
+            continue
+        event = "answered" if row["is_check_answer"] else "decided"
+        key = (row["time_ms"], event, row["commit_log_offset"], row["line_number"])
+        events.setdefault(key, {
+            "time_ms": row["time_ms"], "event": event, "store": row["store"], "topic": TRACE_TOPIC,
+            "commit_log_offset": row["commit_log_offset"],
+            "detail": f"{row['decision']}, by the trace of its producer, written before the request is sent",
+        })  # fmt: skip
+    return list(events.values())

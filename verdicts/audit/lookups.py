@@ -28,8 +28,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, Store, is_bundle
 from rmqtx.verdicts.audit.log_copies import with_log_copies
-from rmqtx.verdicts.audit.message_ids import stores_of_message_id
-from rmqtx.verdicts.audit.not_found import not_found
+from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
 from rmqtx.verdicts.audit.place_search import PlaceSearch
 from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.store_evidence import store_evidence

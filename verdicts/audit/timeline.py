@@ -18,12 +18,12 @@ from rmqtx.readers.model.columns import integers
 from rmqtx.readers.model.identities import OFFSET_DIGITS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from rmqtx.verdicts.audit.traced_events import traced_events
+from rmqtx.verdicts.audit.logged_events import traced_events
 from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.replicas import originals
-from rmqtx.verdicts.model.trace_evidence import trace_evidence
+from rmqtx.verdicts.model.store_evidence import trace_evidence
 
 TIMELINE = pa.schema(
     [

@@ -9,8 +9,7 @@ from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
-from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
-from rmqtx.verdicts.model.trace_evidence import trace_evidence
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence, trace_evidence
 
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:

@@ -192,3 +192,14 @@ def check_settings(settings: BrokerSettings) -> CheckSettings:
         max(0, settings.transaction_check_interval_ms),  # a latch that waits a negative time does not wait
         settings.file_reserved_time_ms,
     )
+
+
+def half_lag(next_offset: int | None, end_offset: int | None) -> int | None:
+    """Return the half copies between the check's cursor and the end of the half queue; None if unknown.
+
+    `end_offset`: None or 0 without a queue. Then nothing is behind if the cursor is at the begin too; a cursor further
+    on proves that the queue's files are missing.
+    """
+    if not end_offset:
+        return None if next_offset else 0
+    return None if next_offset is None else max(0, end_offset - next_offset)

@@ -28,8 +28,8 @@ from rmqtx.verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from rmqtx.verdicts.check.state import CheckState, FirstFile, Undispatched
-from rmqtx.verdicts.check.stored_records import StoredHalves, are_askable, halves_of_records, ops_of_records
+from rmqtx.verdicts.check.state import CheckSettings, CheckState, FirstFile, Undispatched
+from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, are_askable, halves_of_records, ops_of_records
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
@@ -37,6 +37,8 @@ _KEPT_BYTES_MAX = 32 << 20
 _UNCUT = StartedQueue(0)
 #: A broker deletes no queue file before this time after its start.
 _QUEUE_FILES_KEPT_MS = 60_000
+#: How much later than one interval after the last round the next one may begin. Units: milliseconds.
+_LATE_MS_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -417,3 +419,31 @@ def has_op_lists(store: Store) -> bool | None:
         for block, _ in records_of(store, newest):
             return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
     return None
+
+
+def first_round_ms(window: CheckWindow, settings: CheckSettings, now_ms: int, *, is_running: bool) -> int:
+    """Return when the next round of a check begins; a stopped broker is assumed to start at `now_ms`."""
+    if not is_running:
+        return now_ms + settings.interval_ms
+    halves = window.state.halves
+    assert isinstance(halves, StoredHalves)
+    return next_round_ms(last_round_ms(halves), settings.interval_ms, now_ms)
+
+
+def last_round_ms(halves: StoredHalves) -> int | None:
+    """Return when the newest copy of the check was put back."""
+    made = halves.numbers["checks_count"] != ABSENT
+    return int(halves.numbers["store_time_ms"][made].max()) if made.any() else None
+
+
+def next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
+    """Return when a running broker begins its next round; at once if no earlier round is known.
+
+    A round may have put its copies back since `now_ms`, the moment at which the store was opened.
+    """
+    interval_ms = max(1, interval_ms)
+    if last_ms is None or last_ms > now_ms + interval_ms:
+        return now_ms
+    late_ms = min(_LATE_MS_MAX, interval_ms // 10)
+    rounds = max(1, -(-(now_ms - last_ms - late_ms) // interval_ms))
+    return max(now_ms, last_ms + rounds * interval_ms)

@@ -29,8 +29,13 @@ from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from rmqtx.verdicts.claims.log_claims import LogClaims
-from rmqtx.verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
-from rmqtx.verdicts.missing.record_around import STALE_RUN_MIN, are_refuted
+from rmqtx.verdicts.missing.missing_ranges import (
+    SEARCHED_BYTES_MAX,
+    STALE_RUN_MIN,
+    UnfoundSlot,
+    are_refuted,
+    stands_between_its_neighbours,
+)
 from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.

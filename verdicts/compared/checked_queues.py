@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.model.ranges import LogRanges, merged
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.queues.slot_files import topic_bytes
 from rmqtx.readers.store.broker_settings import BrokerSettings
@@ -106,3 +109,16 @@ def _bears_on_check(finding: Finding) -> bool:
 
 def _words_of(finding: Finding) -> str:
     return f"{finding.file} {finding.expected} {finding.actual}"
+
+
+def ranges_of_log(store: Store, end_offset: int, damaged: list[Int64s]) -> LogRanges:
+    """Return the parts of a log that can contain records.
+
+    `end_offset`: past its last record. `damaged`: rows [begin, end) that are damaged or were not read.
+    Units: bytes of the commit log.
+    """
+    held = merged([np.array([(one.base_offset, one.end_offset) for one in store.commit_log], np.int64).reshape(-1, 2)])
+    gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
+    return LogRanges(
+        store.log_begin_offset, max(end_offset, store.log_begin_offset), merged([gaps, *damaged]), held
+    )

@@ -18,12 +18,13 @@ from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import FINDINGS_MAX, Finding, as_text
 from rmqtx.readers.model.ranges import LogRanges, inside, merged, runs_of
-from rmqtx.readers.queues.consume_queue import Slots
+from rmqtx.readers.queues.consume_queue import Slots, open_queue
 from rmqtx.readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.rocksdb.rocksdb import open_database, unread
 from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, lacking_database, queue_bounds
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY, LAST_OFFSET
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
@@ -186,3 +187,35 @@ class _QueueComparison:
             self.store.root, code, self.queues.database.directory, commit_log_offset=offset, expected=expected,
             actual=actual + more,
         )  # fmt: skip
+
+
+def table_end_findings(store: Store, last_offset: int, log_end: int, *, is_complete: bool) -> Iterator[Finding]:
+    """The end of the table: never after the log's end; after a clean stop at the last half in the queue.
+
+    `last_offset`: that of the last half in the table; `is_complete`: the table is as a clean stop left it.
+    Units:  bytes of the commit log.
+    Damage: database-entry.
+    """
+    if store.in_use:
+        return
+    last = 0
+    if last_offset >= log_end:
+        expected = f"a last half before the log's end {log_end}"
+    elif is_complete and (last := _last_half_offset(store)) > last_offset:
+        expected = f"the last half, {last}, after a clean stop"
+    else:
+        return
+    yield Finding(
+        store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=max(last, last_offset),
+        expected=expected, actual=f"{LAST_OFFSET.decode()} {last_offset}",
+    )
+
+
+def _last_half_offset(store: Store) -> int:
+    """Commit-log offset of the newest half in the queue; −1 without one, or if it cannot be read."""
+    try:
+        with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
+            places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
+            return int(places[-1]) if len(places) else -1
+    except SourceError:
+        return -1  # reported by the reader of the queue

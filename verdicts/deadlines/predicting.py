@@ -30,12 +30,11 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import stopping_versions
 from rmqtx.verdicts.check.decisions import wait_for_ops_ms
-from rmqtx.verdicts.check.first_round import last_round_ms, next_round_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.steps import Stop
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
-from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, refuted_check_max
+from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, last_round_ms, next_round_ms, refuted_check_max
 from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from rmqtx.verdicts.model.check_stop import CheckStop

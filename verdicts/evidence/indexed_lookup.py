@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.index.index_search import Index, open_index
+from rmqtx.readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
 from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import NO_PLACE, are_damaged_finals, is_delayed_half, is_final, named_offsets
-from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
+from rmqtx.readers.model.columns import Int64s, IntegerSet, are_among, int64s
 from rmqtx.readers.model.identities import offset_of
+from rmqtx.readers.model.java_hashes import column_key_hashes
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import (
@@ -46,7 +49,6 @@ from rmqtx.verdicts.evidence.derived_trust import (
     require_sound_properties,
     sound_blocks,
 )
-from rmqtx.verdicts.evidence.index_entries import Entries, entries_of, require_keys
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -62,6 +64,8 @@ _TOPICS_MAX = 256
 _OPS_AT_ONCE = 1 << 16
 #: How much of the log after the last slot of a killed broker's half or op queue is read, in bytes.
 _TAIL_BYTES_MAX = 256 << 20
+#: Hashes in the index are not negative.
+_HASH_BITS = 31
 
 
 class DerivedFiles:
@@ -497,3 +501,46 @@ def _name_any_before(ops: pa.RecordBatch, wanted: IntegerSet, offset: int) -> bo
     """Whether op messages before a place of the log name one of some half queue offsets."""
     older = ops.filter(pc.less(ops["commit_log_offset"], offset))
     return bool(wanted.has(np.asarray(older["half_queue_offsets"].flatten())).any())
+
+
+class Entries(NamedTuple):
+    """Entries of the index: the commit-log offset of the record, and the hash of the key."""
+
+    offsets: Int64s
+    hashes: Int64s
+
+
+def entries_of(index: Index, keys: Sequence[tuple[str | pa.Array, pa.Array]]) -> Entries:
+    """Return the entries that the index has for names in topics; the index is read once for all.
+
+    `keys`: topics and names; one topic for all names, or one for each.
+    """
+    separators = ("#", "#U#") if index.has_typed_ids else ("#",)
+    hashes = np.concatenate([
+        column_key_hashes(pc.binary_join_element_wise(topics, names, separator)).astype(np.int64)
+        for topics, names in keys for separator in separators
+    ])
+    numbers, offsets = index.find_hashes(hashes)
+    return Entries(offsets, hashes[numbers])
+
+
+def _packed(places: Int64s, offsets: Int64s, hashes: Int64s) -> Int64s:
+    """Pack pairs of offset and hash into numbers; `places`: all existing offsets, ascending."""
+    packed: Int64s = np.searchsorted(places, offsets) << _HASH_BITS | hashes
+    return packed
+
+
+def require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
+    """Require that records have the keys under which the index has them: it was built from the original records."""
+    places = block.commit_log_offsets
+    wanted = _packed(places, offsets, hashes)
+    wanted = wanted[~are_among(wanted, _packed(places, *unique_key_pairs(block)))]
+    if not len(wanted):
+        return
+    rest = block.take(np.unique(wanted >> _HASH_BITS))
+    for pairs in (key_pairs, tag_pairs, typed_id_pairs):  # tags are in the index from 5.5.0 on
+        wanted = wanted[~are_among(wanted, _packed(places, *pairs(rest)))]
+    if not len(wanted):
+        return
+    offset = int(places[wanted[0] >> _HASH_BITS])
+    raise Untrusted(f"the record at commit-log offset {offset} does not have the key that it has in the index")

@@ -26,10 +26,9 @@ from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.claims.lost_end import contradictions, lost_end
 from rmqtx.verdicts.claims.op_numbers import op_number_findings
-from rmqtx.verdicts.compared.checked_queues import checked_queue_findings, table_findings
-from rmqtx.verdicts.compared.log_ranges import ranges_of_log
-from rmqtx.verdicts.compared.rocksdb_end import table_end_findings
-from rmqtx.verdicts.compared.started_check import started_check_findings
+from rmqtx.verdicts.compared.checked_queues import checked_queue_findings, ranges_of_log, table_findings
+from rmqtx.verdicts.compared.losses import started_check_findings
+from rmqtx.verdicts.compared.rocksdb_queues import table_end_findings
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.end_records import examined_ends
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings

@@ -5,7 +5,7 @@ Engine and split size may change the files; the rows are always the same, each o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of
 from rmqtx.readers.model.columns import Bools
-from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.errors import SourceError, UnwritableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import ALL_TABLES, column
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.provenance import with_provenance
-from rmqtx.verdicts.export.export_manifest import Done, Range, begin_of, store_id, write_manifest
+from rmqtx.verdicts.export.export_manifest import Done, Range, begin_of, replace_manifests, store_id, write_manifest
 from rmqtx.verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
 from rmqtx.verdicts.export.partitions import PARTITIONINGS
 
@@ -241,3 +241,50 @@ _MAKERS: dict[str, _Maker] = {
     "halves": _rows_where(are_halves, halves_of),
     "ops": _rows_where(are_ops, ops_of),
 }
+
+
+# Exports verdicts as files by topic and day. Verdicts change as the log grows, so each run replaces the last export.
+#
+# The new files are complete before the old ones are removed, and get their final names after that. A reader between
+# these two steps sees fewer rows, but none twice. After a kill between them the next run removes the new files and
+# writes all rows again.
+
+
+def export_snapshot(
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    columns: tuple[str, ...],
+    directory: Path,
+    form: FileForm,
+    made_from: dict[str, Any],
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a table, then replace the content of the directory; return rows of EXPORTED.
+
+    `made_from`: the provenance in each file.
+    Raises: UnwritableFile; errors of reading the batches. The directory is then unchanged.
+    """
+    schema = with_provenance(pa.schema([ALL_TABLES[table].field(name) for name in columns]), made_from)
+    files = PartitionFiles(directory, f"{made_from['made_time_ms']}", form, schema, PARTITIONINGS[table])
+    try:
+        for batch in batches:
+            files.write(batch)
+        written = files.close()
+    except BaseException:
+        files.abort()
+        raise
+    listed = tuple({"name": file.name, "rows_count": file.rows_count} for file in written)
+    rows_count = sum(file.rows_count for file in written)
+    done = Range("snapshot", 0, 0, 0, None, rows_count, 0, "", listed)
+    try:
+        replace_manifests(directory, done, written)
+    except OSError as error:
+        raise UnwritableFile(f"cannot write into {directory}: {error.strerror}", file=directory) from error
+    if written:
+        yield pa.RecordBatch.from_pylist([_row(table, file) for file in written], schema=EXPORTED)
+
+
+def _row(table: str, file: WrittenFile) -> dict[str, Any]:
+    return {
+        "table": table, "topic": file.topic, "day": file.day, "rows_count": file.rows_count,
+        "size_bytes": file.size_bytes, "file": file.name,
+    }  # fmt: skip

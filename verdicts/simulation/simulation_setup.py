@@ -18,10 +18,9 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import check_stops
-from rmqtx.verdicts.check.first_round import first_round_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import check_settings
-from rmqtx.verdicts.check.window import CheckWindow, check_max_finding, check_window
+from rmqtx.verdicts.check.window import CheckWindow, check_max_finding, check_window, first_round_ms
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings

@@ -6,6 +6,7 @@ The log decides what is open; a key that contradicts it shows that database and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -14,8 +15,10 @@ import pyarrow as pa
 from rmqtx.readers.log.designs import ROCKSDB, designs_of
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
+from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import FINDINGS_MAX, Finding
 from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.rocksdb.rocksdb import open_database, unread
 from rmqtx.readers.rocksdb.rocksdb_transactions import (
     DIRECTORY,
     has_entries,
@@ -23,10 +26,16 @@ from rmqtx.readers.rocksdb.rocksdb_transactions import (
     rocksdb_entries,
 )
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
-from rmqtx.verdicts.compared.rocksdb_end import table_end_findings
+from rmqtx.verdicts.compared.rocksdb_queues import table_end_findings
 
 _KEYS_AT_ONCE = 1000
 _KEY_CHARACTERS_MAX = 400
+#: Directories below config/, and what they contain. Source: docs/formats/cursors.md#rocksdb.
+_OF_SETTINGS = {
+    "topics": "topics", "subscriptionGroups": "settings of consumer groups", "consumerOffsets": "cursors",
+    "metadata": "topics, settings of consumer groups and cursors", "rdb": "topics, settings of consumer groups and "
+    "cursors",
+}
 
 
 def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:
@@ -84,3 +93,41 @@ def _wrong_key(store: Store, key: dict[str, object], half: tuple[object, ...] | 
         store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=place,
         expected=f"the half of {words}, {key['record_length_bytes']} bytes", actual=actual,
     )
+
+
+# The RocksDB databases of a store that its broker opens and that no other part of a verification reads whole.
+#
+# Topics, groups and cursors with storeType=defaultRocksDB or configManagerVersion=v2, and the database of
+# transactions, which every broker from 5.4.0 on opens when it starts, used or not.
+
+
+def database_findings(store: Store) -> Iterator[Finding]:
+    """Return the databases that cannot be read up to their last entry, each once.
+
+    Order:  settings, then transactions.
+    Damage: database-unread. Without the library nothing is reported: what verdicts need is reported by its reader.
+    """
+    for name, content in _OF_SETTINGS.items():
+        if store.has_database_files("config", name) and (found := _fault(store, "config", name)) is not None:
+            yield replace(
+                found, meaning=f"{content} in it are unknown; a broker that opens it may not start, or lose them"
+            )
+    is_used = any(design.word == ROCKSDB for design in designs_of(store))
+    if not is_used and store.has_database_files(DIRECTORY) and (found := _fault(store, DIRECTORY)) is not None:
+        yield replace(
+            found, meaning="no half message of this log is in it, so no transaction depends on it; brokers from 5.4.0 "
+            "on open it when they start",
+        )
+
+
+def _fault(store: Store, *names: str) -> Finding | None:
+    try:
+        with open_database(store, *names) as database:
+            for family in database.families:
+                for _ in database.items(family):
+                    pass
+    except MissingLibrary:
+        return None
+    except SourceError as error:
+        return unread(store, store.place(*names), error)
+    return None

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.jobs.job_runner import SplitResult
+from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
 from rmqtx.readers.log.commit_log import span_findings
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.segment_scan import Span, merged_spans
@@ -24,19 +26,21 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, findings_table
 from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.model.releases import OPS_LOST_AT_STOP, dotted
 from rmqtx.readers.model.tables import FINDINGS
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.queues.slot_files import close_slot_files
 from rmqtx.readers.rocksdb.rocksdb_queues import lacking_database
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.audit.lookups import open_transactions
 from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
 from rmqtx.verdicts.claims.claim_proofs import DecodedLog
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.claims.lost_end import lost_end
 from rmqtx.verdicts.claims.op_numbers import op_number_findings
-from rmqtx.verdicts.compared.log_ranges import ranges_of_log
+from rmqtx.verdicts.compared.checked_queues import ranges_of_log
 from rmqtx.verdicts.compared.losses import with_losses
 from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
@@ -45,15 +49,14 @@ from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx.verdicts.startup.findings import start_findings
 from rmqtx.verdicts.startup.recovery import LogFacts
-from rmqtx.verdicts.verify.databases import database_findings
 from rmqtx.verdicts.verify.index_chains import chain_findings
 from rmqtx.verdicts.verify.index_entries import IndexComparison
-from rmqtx.verdicts.verify.next_start import next_start_findings, next_stop_findings
-from rmqtx.verdicts.verify.rocksdb_table import rocksdb_table_findings
+from rmqtx.verdicts.verify.rocksdb_table import database_findings, rocksdb_table_findings
 from rmqtx.verdicts.verify.split import SplitWork, VerifiedSplit
 from rmqtx.verdicts.verify.store_files import (
     backwards_finding,
@@ -74,6 +77,7 @@ NOT_EXAMINED: dict[str, str] = {
     DEFAULT: "the content of compressed bodies, and whether all properties can be read",
     FULL: "",
 }
+_UNKNOWN = "which decided transactions the check reaches again: the queues do not lead to them; rmqtx audit STORE does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +294,66 @@ def _log_findings(
     older = np.concatenate([np.empty(0, np.int64), *(split.older_offsets for split in splits)])
     if len(older):
         yield older_design_finding(store, int(older.min()), len(older))
+
+
+def next_stop_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
+    """Return what an orderly stop of a running broker loses."""
+    loses = OPS_LOST_AT_STOP.between(settings.version_low, settings.version_high)
+    if not store.in_use or not store.has("consumequeue", HALF_TOPIC) or loses is False:
+        return
+    held = f"op messages of up to {settings.transaction_op_batch_interval_ms / 1000:g} s (transactionOpBatchInterval)"
+    if loses is None:
+        held += f", if the broker is {dotted(OPS_LOST_AT_STOP.since)} or later: add --broker-version"
+    yield Finding(store.root, "stop-loses-ops", actual=held)
+
+
+def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
+    """Return the decided transactions that the broker asks about again after a start, what its check passes, and
+    whether that depends on its release.
+
+    Shape: the verdicts are those of `pending`; the place is the first half copy of the first of them.
+    Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
+    """
+    if store.in_use or not store.has("consumequeue", HALF_TOPIC):
+        return
+    try:
+        found: list[Finding] = []
+        rows = open_transactions([store], lambda _: settings, ONE_PROCESS_BYTES_MAX, found)
+    except SourceError:
+        return
+    yield from found
+    if rows is None:
+        yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
+        return
+    again = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], State.PENDING)))
+    again = again.filter(pc.is_valid(again["answer_effect"]))  # what the check discards without asking is not checked
+    if not again.num_rows:
+        return
+    counts = {state: pc.sum(pc.equal(again["state"], state)).as_py() for state in State}
+    words = [f"{counts[state]} {state}" for state in State if counts[state] and state != State.PENDING]
+    if counts[State.PENDING]:
+        words.append(f"{counts[State.PENDING]} PENDING that may have been rolled back before the broker was killed")
+    elif pending_count := _perhaps_rolled_back(store, settings, rows):
+        words.append(f"{pending_count} PENDING of which some may have been rolled back just before the stop")
+    text = ", ".join(words)
+    copies = again["half_copies"].combine_chunks().flatten()
+    place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
+    yield Finding(
+        store.root, "start-checks-again", commit_log_offset=place, actual=text,
+        meaning=f"the broker checks again: {text}; an answer COMMIT delivers also what was delivered or rolled back",
+    )
+
+
+def _perhaps_rolled_back(store: Store, settings: BrokerSettings, rows: pa.Table) -> int:
+    """Return the number of pending transactions, if an orderly stop lost the op messages of COMMIT records."""
+    loses = OPS_LOST_AT_STOP.between(settings.version_low, settings.version_high)
+    has_lost = pc.any(_has_flag(rows, "commit_without_op")).as_py()
+    if store.was_killed or loses is False or not has_lost:
+        return 0
+    return int(pc.sum(pc.equal(rows["state"], State.PENDING)).as_py())
+
+
+def _has_flag(rows: pa.Table, name: str) -> pa.Array:
+    flags = rows["flags"].combine_chunks()
+    owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), name))
+    return pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pc.cast(owners, pa.int64()))

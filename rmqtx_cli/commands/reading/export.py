@@ -228,7 +228,7 @@ class _ExportRun:
 
     def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
         """Write all transactions in place of those of the previous run; count UNDECIDABLE ones by store."""
-        from rmqtx.verdicts.export.export_snapshot import export_snapshot
+        from rmqtx.verdicts.export.export import export_snapshot
 
         reading = run.engine.audit(opened.stores, opened.settings_of, progress=run.progress)
         verdicts = _counting(reading.batches, undecidable)

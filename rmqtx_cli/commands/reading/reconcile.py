@@ -199,7 +199,7 @@ def _rows(
     reading: Reading, query: LedgerQuery, counted: Comparison, engine: EngineOptions
 ) -> Iterator[pa.RecordBatch]:
     """The rows by outcome, counted as they pass; an error where `--match` fits nothing."""
-    from rmqtx.verdicts.ledger.outcome_order import by_outcome
+    from rmqtx.verdicts.ledger.reconcile import by_outcome
 
     fitting = _fitting(reading, query, counted.fit)
     return counted.watching(by_outcome(fitting, temporary_directory=engine.temporary_directory))

@@ -23,7 +23,7 @@ from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
 from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, has_half_queue, simulated_checks
-from rmqtx.verdicts.verify.next_start import next_start_findings
+from rmqtx.verdicts.verify.verify import next_start_findings
 from tests.brokers import corpus
 from tests.conftest import MOMENT
 from tests.forge.stores import opened

@@ -18,7 +18,7 @@ from rmqtx.readers.model.reading import NoteKind, Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup, pending, show
-from rmqtx.verdicts.claims.segment_joins import broken_join
+from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from tests.forge.damage import flip_byte, log_files, queue_files
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of

@@ -217,7 +217,7 @@ def test_a_large_step_is_several_files(
     small: tuple[GrownTable, Growing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grown, growing = small
-    monkeypatch.setattr("rmqtx.verdicts.growing.part_writer.ROWS_MAX", 7)
+    monkeypatch.setattr("rmqtx.verdicts.growing.parquet_table.ROWS_MAX", 7)
     growing.write_to(growing.end)
     grown.step_and_compare()
     assert len(table_files(grown.table)) > 3

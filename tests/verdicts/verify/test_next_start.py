@@ -11,7 +11,7 @@ import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.verdicts.verify.next_start import next_start_findings, next_stop_findings
+from rmqtx.verdicts.verify.verify import next_start_findings, next_stop_findings
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.forge.volume import Plan, build, committed, op_lost, pending
