@@ -11,22 +11,27 @@ and `judgement.py`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.log.header_doubts import has_port
 from rmqtx.readers.log.offset_marks import as_marks, is_rocksdb_mark
-from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
 from rmqtx.readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
 from rmqtx.verdicts.evidence.belonging import op_numbers
 from rmqtx.verdicts.model.replicas import PLACE, are_repeated
+from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 _QUEUE_SHIFT = 47
+_HIGHEST = np.iinfo(np.int64).max
 
 
 def _numbers_of(values: pa.ChunkedArray, among: pa.Array) -> Int64s:
@@ -37,15 +42,17 @@ class Group:
     """The rows of one witness table, sorted by transaction and then in log order.
 
     Shape: `number` is the transaction of each row; the rows of transaction t are `rows[starts[t]:starts[t + 1]]`.
+           `stores`: those of all groups.
     """
 
-    def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int) -> None:
+    def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int, stores: list[str]) -> None:
         order = np.argsort(number, kind="stable")
         falls = np.diff(rank[order]) < 0
         if (falls & (np.diff(number[order]) == 0)).any():  # the rows of a transaction are not in log order
             order = np.lexsort((rank, number))
         if (np.diff(order) != 1).any():
             table, number, rank = table.take(pa.array(order)), number[order], rank[order]
+        self.stores = stores
         self.table = table
         self.number = number
         self.rank = rank
@@ -95,6 +102,30 @@ class Group:
     def has(self) -> Bools:
         """Whether each transaction has a witness of this kind."""
         return self.counts > 0
+
+    @cached_property
+    def first_rank(self) -> Int64s:
+        """Rank of the first witness of each transaction; the highest number without one."""
+        return self.lowest(self.rank, _HIGHEST)
+
+    @cached_property
+    def last_rank(self) -> Int64s:
+        """Rank of the last witness of each transaction; -1 without one."""
+        return self.highest(self.rank, -1)
+
+    def newest(self, values: Int64s, none: int = 0) -> Int64s:
+        """Return the value of the last witness of each transaction."""
+        return np.where(self.has, values[self.last] if len(self) else none, none)
+
+    def newest_is(self, rows: Bools) -> Bools:
+        """Return which transactions have one of the given rows as their last witness."""
+        return self.has & rows[self.last] if len(self) else np.zeros(self.count, np.bool_)
+
+    def are_in(self, stores: Collection[str]) -> Bools:
+        """Return which rows are in one of some stores."""
+        if len(self.stores) <= 1 or not stores:
+            return np.full(len(self), bool(set(self.stores) & set(stores)))
+        return np.asarray(pc.is_in(self.table["store"], value_set=pa.array(stores, pa.string())))
 
     def at(self, name: str, rows: Int64s, has: Bools | None = None) -> pa.Array:
         """A column at one row per transaction, null where the transaction has none."""
@@ -242,14 +273,14 @@ class Chains:
     """Witnesses grouped by transaction.
 
     Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_of_mark` joins the two.
-           `marks` include the `offset_marks`, which are also a separate group, for their columns.
+           `marks` include the `offset_marks`, which are also a separate group, for their columns. `views`: what is
+           known of all stores of the audit, by name; `stores`: those with witnesses.
     Order: transactions in the order of their first half copy, discard copy or final; last those of which only a
            ROLLBACK record is left.
     """
 
-    def __init__(self, witnesses: Witnesses, *, is_of_one_store: bool) -> None:
-        """`is_of_one_store`: whether the whole audit has one store, so that all its parts have the same order."""
-        self._is_of_one_store = is_of_one_store
+    def __init__(self, witnesses: Witnesses, views: Mapping[str, StoreView]) -> None:
+        self.views = views
         self.stores: list[str] = pc.unique(
             pa.chunked_array(
                 [chunk for table in (witnesses.halves, witnesses.discards, witnesses.finals, witnesses.marks,
@@ -357,9 +388,9 @@ class Chains:
         return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
 
     def _group(self, table: pa.Table, number: Int64s) -> Group:
-        # In one store the log gives the order; between stores only their clocks.
-        order = "commit_log_offset" if self._is_of_one_store else "store_time_ms"
-        return Group(table, number, int64s(table[order]), self.count)
+        # In one store the log gives the order; between stores only their clocks. All parts of an audit have one order.
+        order = "commit_log_offset" if len(self.views) <= 1 else "store_time_ms"
+        return Group(table, number, int64s(table[order]), self.count, self.stores)
 
     @cached_property
     def named_finals(self) -> Bools:
@@ -392,6 +423,93 @@ class Chains:
         waiting = pa.array(WAITING_TOPICS)
         diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
         return diverted
+
+    @cached_property
+    def commits_count(self) -> Int64s:
+        """The number of COMMIT records that are decisions, without those that are the same record in another store."""
+        return self.finals.count_of(self.named_finals & ~self.replicated_finals)
+
+    @cached_property
+    def has_rollback_record(self) -> Bools:
+        """Whether a ROLLBACK record names a transaction."""
+        return self.offset_marks.any_of(~np.asarray(is_rocksdb_mark(self.offset_marks.table)))
+
+    def marks_per_copy(self, chosen: Bools) -> Int64s:
+        """Return how many of the chosen op marks each half copy has."""
+        return np.bincount(
+            self.half_of_mark[chosen & (self.half_of_mark >= 0)], minlength=len(self.halves)
+        ).astype(np.int64)
+
+    @property
+    def bearers(self) -> tuple[Group, ...]:
+        """The groups whose records have columns of their transaction."""
+        return self.halves, self.discards, self.finals, self.offset_marks
+
+    def first_of(self, name: str) -> pa.Array:
+        """Return a column that all `bearers` have, of the transaction's first witness."""
+        return coalesced(group.at(name, group.first) for group in self.bearers)
+
+    @cached_property
+    def born_time_ms(self) -> pa.Array:
+        """The producer's clock at each message."""
+        return self.first_of("born_time_ms")
+
+    @cached_property
+    def half_store_time_ms(self) -> pa.Array:
+        """The broker's clock at the first half copy."""
+        return self.halves.at("store_time_ms", self.halves.first)
+
+    @cached_property
+    def real_topics(self) -> pa.Array:
+        """The topic that each transaction's message is delivered to, as far as its records show."""
+        halves, discards, finals, marks = self.bearers
+        return coalesced(
+            group.at(name, rows) for group, name, rows in (
+                (halves, "real_topic", halves.first), (discards, "real_topic", discards.first),
+                (finals, "topic", finals.last), (marks, "real_topic", marks.last),
+            )
+        )  # fmt: skip
+
+    @cached_property
+    def ids(self) -> pa.Array:
+        """The id of each transaction."""
+        halves, discards, finals, marks = self.bearers
+        own = [(group, name) for group in (halves, discards) for name in ("transaction_id", "lone_message_id")]
+        named = [(group, name) for group in (finals, marks) for name in ("transaction_id", "lone_prepared_id")]
+        return coalesced(chain(
+            self._ids_of_doubted(), (group.at(name, group.first) for group, name in (*own, *named))
+        ))  # fmt: skip
+
+    def _ids_of_doubted(self) -> Iterator[pa.Array]:
+        """Yield the ids that other records have for a first half copy of which the own id is in doubt; null else."""
+        halves, _, finals, marks = self.bearers
+        if not len(halves):
+            return
+        places = {one.commit_log_offset for view in self.views.values() for one in view.doubtful_ids}
+        if places:  # the index has another id for the copy
+            doubted = halves.has & np.isin(halves.integers("commit_log_offset")[halves.first], list(places))
+            yield finals.at("transaction_id", finals.last, doubted & finals.has)
+        is_doubted = halves.has & ~has_port(halves.integers("store_host_number"))[halves.first]
+        if is_doubted.any():  # the host that identifies the copy is damaged
+            is_doubted &= np.asarray(pc.is_null(halves.at("transaction_id", halves.first)))
+            for group in (finals, marks):
+                yield group.at("lone_prepared_id", group.first, is_doubted & group.has)
+
+    def have_record_in(self, store: str) -> Bools:
+        """Return which transactions have a half copy, a decision or a discard copy in a store."""
+        found: Bools = np.logical_or.reduce([group.any_of(group.are_in([store])) for group in self.bearers])
+        return found
+
+    def have_copy_in(self, store: str) -> Bools:
+        """Return which transactions have a half copy in a store; of those that have none, which have another record.
+
+        `store` is the first of these stores.
+        """
+        found, is_left = (np.zeros(self.count, np.bool_), np.ones(self.count, np.bool_))
+        for group in self.bearers:
+            found |= is_left & group.any_of(group.are_in([store]))
+            is_left &= ~group.has
+        return found
 
     def evidence(self, name: str) -> pa.Array:
         """A column of TRANSACTIONS with evidence lists."""

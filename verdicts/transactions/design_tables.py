@@ -9,7 +9,6 @@ docs/formats/prepared_records.md#transaction-table, docs/formats/rocksdb_transac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +46,7 @@ class OtherDesigns:
            checks; `is_ended_beside`: by the state table or the redo log a record ended it.
     """
 
-    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
+    def __init__(self, chains: Chains) -> None:
         halves = chains.halves
         count = len(halves)
         topics = halves.table["topic"]
@@ -71,8 +70,8 @@ class OtherDesigns:
         if not self.is_other.any():
             return
         self._offsets = halves.integers("commit_log_offset")
-        for name, view in views.items():
-            here = np.asarray(pc.equal(halves.table["store"], name)) & self.is_other
+        for name, view in chains.views.items():
+            here = halves.are_in([name]) & self.is_other
             prepared, rocksdb = np.flatnonzero(here & self.is_prepared), np.flatnonzero(here & self.is_rocksdb)
             if len(prepared):
                 self._read_state_table(prepared, view)
@@ -171,7 +170,7 @@ class OtherDesigns:
         self.is_slaves_drop[rows] = self.is_dropped[rows] & (view.settings.broker_role == "SLAVE")
 
 
-def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.DataType) -> pa.Array:
+def state_entries_of(chains: Chains, kind: pa.DataType) -> pa.Array:
     """Return the table entries of each transaction, as the evidence list of TRANSACTIONS.
 
     Order: of the half copies; last those of prepared records that have left the log.
@@ -179,10 +178,10 @@ def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.Da
     numbers: list[Int64s] = []
     found: list[pa.Table] = []
     gone = chains.marks.table.filter(pa.array(chains.half_of_mark < 0)) if len(chains.marks) else None
-    for name, view in views.items():
+    for name, view in chains.views.items():
         if not view.beside.entries.num_rows:
             continue
-        here = np.flatnonzero(np.asarray(pc.equal(chains.halves.table["store"], name)))
+        here = np.flatnonzero(chains.halves.are_in([name]))
         offsets, owners = chains.halves.integers("commit_log_offset")[here], chains.halves.number[here]
         if gone is not None and gone.num_rows:
             lost = np.flatnonzero(chains.half_of_mark < 0)

@@ -13,6 +13,7 @@ from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.check.stored_records import are_askable
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.undecided_ops import may_be_decided
@@ -94,52 +95,50 @@ def flags_of(judged: Judgement, futures: Futures) -> dict[str, Bools]:
 
 def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Flags for unusual decisions and discards."""
-    halves, has_discard = judged.halves, judged.discards.has
+    copies, chains = judged.copies, judged.chains
+    halves, others, finals, discards = chains.halves, copies.others, chains.finals, chains.discards
+    first_mark_rank = chains.marks.lowest(chains.marks.rank, _HIGHEST, copies.marks.decides)
     is_committed, is_decided = judged.state.are(State.COMMITTED), judged.state.are(State.COMMITTED, State.ROLLED_BACK)
-    is_discarded, has_mark = judged.state.are(State.DISCARDED), judged.marks_count > 0
-    is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.diverted_halves)
-    first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
+    is_discarded, has_mark = judged.state.are(State.DISCARDED), judged.found.marks_count > 0
+    is_prepared, is_delayed = halves.newest_is(others.is_prepared), halves.any_of(chains.diverted_halves)
+    first_decision = np.minimum(finals.first_rank, first_mark_rank)
     # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
     has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
     is_late = is_committed & has_no_other_final
     is_discarded_unasked = futures.is_unasked & ~futures.is_never_asked
-    is_open = judged.is_asked_again & (~judged.may_lack_op & ~is_discarded_unasked | is_prepared)
-    hiding = judged.is_misdirected_mark & ~judged.is_foreign_mark
-    is_masked = judged.marks.any_of(hiding) | halves.any_of(judged.is_hidden_per_copy)
+    is_open = halves.any_of(copies.is_open) & (~judged.may_lack_op & ~is_discarded_unasked | is_prepared)
+    hiding = copies.marks.is_misdirected & ~copies.marks.shared.is_foreign
+    is_masked = chains.marks.any_of(hiding) | halves.any_of(copies.is_hidden)
     return {
-        "duplicate_commit": judged.commits_count > 1,
-        "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & has_no_op,
-        "commit_after_rollback": is_late & has_mark & (judged.first_final_rank > judged.first_mark_rank),
-        "commit_after_discard": is_late & has_discard & (judged.first_final_rank > judged.first_discard_rank),
-        "discarded_though_decided": has_discard & is_decided & (first_decision < judged.last_discard_rank),
+        "duplicate_commit": chains.commits_count > 1,
+        "commit_without_op": is_committed & halves.any_of(~others.is_prepared) & has_no_op,
+        "commit_after_rollback": is_late & has_mark & (finals.first_rank > first_mark_rank),
+        "commit_after_discard": is_late & discards.has & (finals.first_rank > discards.first_rank),
+        "discarded_though_decided": discards.has & is_decided & (first_decision < discards.last_rank),
         "open_after_decision": is_open & ((is_decided & (has_mark | is_prepared)) | is_discarded),
-        "conflict": is_committed & (has_no_other_final | judged.has_rollback_record) & _is_rolled_back_too(judged),
+        "conflict": is_committed & (has_no_other_final | chains.has_rollback_record) & _is_rolled_back_too(judged),
         "masked": is_masked & ~is_committed & ~has_mark & ~is_delayed,
-        "without_copy": judged.is_without_copy & is_discarded,
+        "without_copy": judged.found.is_without_copy & is_discarded,
     }
 
 
 def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Flags for the way in which a pending transaction waits."""
-    halves, others = judged.halves, judged.others
-    settings = {name: view.settings for name, view in judged.views.items()}
+    copies, halves, others = judged.copies, judged.chains.halves, judged.copies.others
     # Missing checks count only for the time in which the broker ran.
-    ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
-    timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
-    interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
-    reserved = judged.per_transaction({name: one.file_reserved_time_ms for name, one in settings.items()})
-    immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
-    newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
-    waited = ran_until - newest_stored
+    ran_until = copies.per_transaction(lambda view: view.reference_time_ms)
+    timeout = copies.per_transaction(lambda view: view.settings.transaction_time_out_ms)
+    interval = copies.per_transaction(lambda view: view.settings.transaction_check_interval_ms)
+    reserved = copies.per_transaction(lambda view: view.settings.file_reserved_time_ms)
+    immunity = halves.newest(halves.integers("immunity_seconds"), -1)
+    waited = ran_until - halves.newest(halves.integers("store_time_ms"))
     is_pending = judged.state.are(State.PENDING)
-    in_half_topic = is_pending & ~judged.newest_is(others.is_other)
+    in_half_topic = is_pending & ~halves.newest_is(others.is_other)
     # Immunity and fileReservedTime also end while a broker is stopped: a broker that starts uses the current clock.
-    now = judged.per_transaction({
-        name: view.reference_time_ms if view.now_ms is None else view.now_ms for name, view in judged.views.items()
-    })
-    born = int64s(judged.born_time_ms)
-    may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
-    may_equal = judged.newest_is(judged.may_equal_immunity_per_copy)
+    now = copies.per_transaction(lambda view: view.reference_time_ms if view.now_ms is None else view.now_ms)
+    born = int64s(judged.chains.born_time_ms)
+    may_be_immune = is_pending & ~halves.newest_is(others.is_prepared) & (immunity > 0)
+    may_equal = halves.newest_is(copies.may_equal_immunity)
     was_immune = may_be_immune & is_younger(ran_until - born, immunity * 1000, may_equal)
     is_immune = may_be_immune & is_younger(now - born, immunity * 1000, may_equal)
     has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_predicted)
@@ -151,23 +150,24 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     return {
         "never_asked": (is_pending & halves.any_of(is_slotless)) | futures.is_never_asked,
         "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
-        "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
+        "never_checked": in_half_topic & (judged.found.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,
         "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS) & ~futures.is_unasked,
         "expired": is_pending & futures.is_expired,
-        "poison": is_pending & halves.any_of(judged.is_ahead_per_copy & poisoned),
+        "poison": is_pending & halves.any_of(copies.is_ahead & poisoned),
     }
 
 
 def _of_copies(judged: Judgement) -> dict[str, Bools]:
     """Flags for unusual copies, in any state."""
-    halves, discards, others = judged.halves, judged.discards, judged.others
-    born, stored = int64s(judged.born_time_ms), int64s(judged.half_store_time_ms)
+    copies, chains, others = judged.copies, judged.chains, judged.copies.others
+    halves, discards = chains.halves, chains.discards
+    born, stored = int64s(chains.born_time_ms), int64s(chains.half_store_time_ms)
     # The check counts from 1, and a message from a client has no count; a half put into RocksDB again has one.
     has_count = np.asarray(pc.is_valid(halves.table["checks_count"]))
     is_resumed = halves.any_of(has_count & (others.is_rocksdb | (halves.integers("checks_count") == 0)))
-    is_delayed = halves.any_of(judged.chains.diverted_halves)  # its timer returns the half, in any state of its copies
-    has_later_half = discards.has & (judged.newest_half_rank > judged.first_discard_rank)
+    is_delayed = halves.any_of(chains.diverted_halves)  # its timer returns the half, in any state of its copies
+    has_later_half = discards.has & (halves.last_rank > discards.first_rank)
     host = halves.integers("store_host_number")
     return {
         "unanswerable": halves.any_of(others.is_unanswerable),
@@ -175,9 +175,9 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
         "resumed": is_resumed,
         "checked_again_after_restart": has_later_half & ~is_resumed & ~is_delayed,
         "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
-        "orphan_op": halves.any_of(_are_damaged(judged) & judged.is_marked_per_copy),
-        "number_shared": halves.any_of(judged.is_number_shared_per_copy),
-        "number_taken": halves.any_of(judged.is_number_taken_per_copy),
+        "orphan_op": halves.any_of(_are_damaged(chains) & copies.is_marked),
+        "number_shared": halves.any_of(copies.is_number_shared),
+        "number_taken": halves.any_of(copies.is_number_taken),
         "delayed_half": is_delayed,
         "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
         "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
@@ -189,27 +189,24 @@ def _is_discarded_unasked(judged: Judgement) -> Bools:
 
     Source: the check counts before it compares the immunity time (TransactionalMessageServiceImpl.check).
     """
-    halves = judged.halves
+    halves = judged.chains.halves
     checks, immunity = halves.integers("checks_count"), halves.integers("immunity_seconds")
     age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
     is_put_back = checks > 0
-    is_immune = is_younger(age_ms, immunity * 1000, judged.may_equal_immunity_per_copy)
+    is_immune = is_younger(age_ms, immunity * 1000, judged.copies.may_equal_immunity)
     was_asked = is_put_back & ((immunity <= 0) | ~is_immune)
-    has_last = halves.highest(checks, -1) == judged.checks_count
+    has_last = halves.highest(checks, -1) == judged.found.checks_count
     found: Bools = judged.state.are(State.DISCARDED) & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
     return found
 
 
-def _are_damaged(judged: Judgement) -> Bools:
+def _are_damaged(chains: Chains) -> Bools:
     """Half copies whose record lies in bytes that cannot be read; they are known by the readable rest of the record."""
-    halves = judged.halves
-    offsets, stores = halves.integers("commit_log_offset"), halves.table["store"]
+    halves, offsets = chains.halves, chains.halves.integers("commit_log_offset")
     found = np.zeros(len(halves), np.bool_)
-    for view in judged.views.values():
-        for missing in view.missing:
-            inside = (offsets >= missing.begin_offset) & (offsets < missing.end_offset)
-            if inside.any():
-                found |= inside & np.asarray(pc.equal(stores, missing.store))
+    for missing in (one for view in chains.views.values() for one in view.missing):
+        inside = (offsets >= missing.begin_offset) & (offsets < missing.end_offset)
+        found |= inside & halves.are_in([missing.store])
     return found
 
 
@@ -227,10 +224,10 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     a rollback may lie after a later COMMIT record. The records are the same where a committed copy was closed after
     the op cursor was set back by hand.
     """
-    halves, finals = judged.halves, judged.finals
-    marks = np.bincount(judged.copies_of(judged.decides_per_mark), minlength=len(halves))
-    rows = np.flatnonzero((marks > 1) & ~(judged.chains.diverted_halves | judged.others.is_prepared))
-    chosen = judged.chains.named_finals & ~judged.chains.replicated_finals
+    chains, halves, finals = judged.chains, judged.chains.halves, judged.chains.finals
+    marks = chains.marks_per_copy(judged.copies.marks.decides)
+    rows = np.flatnonzero((marks > 1) & ~(chains.diverted_halves | judged.copies.others.is_prepared))
+    chosen = chains.named_finals & ~chains.replicated_finals
     chosen &= are_among(finals.number, halves.number[rows])
     commits = Counter(
         zip(
@@ -240,9 +237,9 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     )
     others = Counter(
         (decision.store, decision.queue_id, decision.queue_offset)
-        for view in judged.views.values() for decision in view.misdirected_decisions
+        for view in chains.views.values() for decision in view.misdirected_decisions
     )
-    is_twice = judged.has_rollback_record.copy()
+    is_twice = chains.has_rollback_record.copy()
     columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]
     for row, copy in zip(rows.tolist(), halves.table.select(columns).take(pa.array(rows)).to_pylist(), strict=True):
         number = int(halves.number[row])

@@ -18,6 +18,7 @@ from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, SLAVE, UNASKED_ENDS, WORDS, Event, Why
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judgement import Judgement
 
 _FAR = np.iinfo(np.int64).max
@@ -44,9 +45,10 @@ class Futures:
         count = judged.chains.count
         self.is_stopped: Bools = np.zeros(count, np.bool_)
         self.places: npt.NDArray[np.object_] = np.full(count, "", np.object_)
-        halves, others = judged.halves, judged.others
+        copies, halves = judged.copies, judged.chains.halves
+        others, future = copies.others, copies.future
         is_pending = judged.state.are(State.PENDING)
-        is_open = judged.is_open_per_copy
+        is_open = copies.is_open
         is_behind = self._behind_stops()
         self.is_of_slave: Bools = self._are_of(SLAVE)
         self.is_refused: Bools = self._are_of(REFUSED) & halves.any_of(is_open & ~others.is_rocksdb)
@@ -56,15 +58,15 @@ class Futures:
         )
         self.is_too_old: Bools = self._are_too_old()
         # Where the start cuts the log and begins the check again, it reads copies before the cursor of before.
-        is_read = is_open | judged.is_read_after_cut_per_copy
+        is_read = is_open | copies.is_read_after_cut
         # No broker checks these prepared records, but until a start cuts them off they can still be committed.
-        is_read |= others.is_prepared & (judged.event_per_copy == Event.CUT) & is_pending[halves.number]
+        is_read |= others.is_prepared & (future.event == Event.CUT) & is_pending[halves.number]
         self._find_events(is_read)
-        self.is_asked: Bools = halves.any_of(is_read & (judged.asks_per_copy > 0)) & ~self.is_never_asked
-        has_future = halves.any_of(is_read & (judged.event_per_copy >= 0) & (judged.event_per_copy != Event.UNKNOWN))
+        self.is_asked: Bools = halves.any_of(is_read & (future.asks > 0)) & ~self.is_never_asked
+        has_future = halves.any_of(is_read & (future.event >= 0) & (future.event != Event.UNKNOWN))
         ends_unasked = has_future & ~self.is_asked
         # Where the check was not played, the age alone shows what it does with a copy that it reaches.
-        is_half = is_pending & ~judged.newest_is(others.is_other)
+        is_half = is_pending & ~halves.newest_is(others.is_other)
         ends_unasked |= ~has_future & is_half & self.is_too_old & halves.any_of(is_open & ~is_behind)
         self.is_unasked: Bools = ends_unasked | self.is_never_asked | self.is_refused
         is_end = np.isin(self.event, UNASKED_ENDS)
@@ -75,64 +77,62 @@ class Futures:
 
     def _behind_stops(self) -> Bools:
         """Half copies that stopped checks do not reach."""
-        judged = self._judged
-        halves = judged.halves
+        copies, halves = self._judged.copies, self._judged.chains.halves
         is_behind: Bools = np.zeros(len(halves), np.bool_)
-        stopped = [view for view in judged.views.values() if view.check_stops]
+        stopped = [view for view in self._judged.chains.views.values() if view.check_stops]
         if not stopped:
             return is_behind
         queue_ids, queue_offsets = halves.integers("queue_id"), halves.integers("queue_offset")
-        stores = np.asarray(pc.fill_null(judged.store, ""))
-        is_beside = judged.newest_is(judged.others.is_other)
+        is_beside = halves.newest_is(copies.others.is_other)
         for view in stopped:
-            here = np.asarray(pc.equal(halves.table["store"], view.store))
-            mine = (stores == view.store) & ~is_beside
+            here = halves.are_in([view.store])
+            mine = self._are_of_store(view) & ~is_beside
             for stop in view.check_stops:
                 in_queue = here & (queue_ids == stop.queue_id) & (queue_offsets >= stop.reach_end)
-                is_behind |= np.where(judged.is_in_half_topic, in_queue, here & ~judged.others.is_other)
+                is_behind |= np.where(copies.is_in_half_topic, in_queue, here & ~copies.others.is_other)
                 self.is_stopped |= mine
                 self.places[mine] = stop.place
         return is_behind
 
     def _are_of(self, why: Why) -> Bools:
         """Transactions of stores for which nothing was played, with the reason."""
-        judged = self._judged
-        found: Bools = np.zeros(judged.chains.count, np.bool_)
-        for view in judged.views.values():
+        found: Bools = np.zeros(self._judged.chains.count, np.bool_)
+        for view in self._judged.chains.views.values():
             if view.future is not None and view.future.why == why:
-                found |= np.asarray(pc.fill_null(pc.equal(judged.store, view.store), False))
+                found |= self._are_of_store(view)
         return found
 
+    def _are_of_store(self, view: StoreView) -> Bools:
+        return np.asarray(pc.fill_null(pc.equal(self._judged.copies.store, view.store), False))
+
     def _are_too_old(self) -> Bools:
-        judged = self._judged
-        times, allowed = {}, {}
-        for name, view in judged.views.items():
+        copies, chains = self._judged.copies, self._judged.chains
+
+        def next_ms(view: StoreView) -> int:
             now_ms = view.reference_time_ms if view.now_ms is None else view.now_ms
-            has_begin = view.future is not None and view.future.begin_ms
-            times[name] = max(now_ms, view.future.begin_ms if has_begin and view.future is not None else 0)
-            allowed[name] = view.settings.file_reserved_time_ms
-        ages = judged.per_transaction(times) - int64s(judged.born_time_ms)
-        is_known = np.asarray(pc.is_valid(judged.born_time_ms))
-        is_old = is_expired(ages, judged.per_transaction(allowed))
-        found: Bools = is_known & is_old & ~judged.newest_is(judged.others.is_other)
+            return max(now_ms, (view.future.begin_ms or 0) if view.future is not None else 0)
+
+        ages = copies.per_transaction(next_ms) - int64s(chains.born_time_ms)
+        allowed = copies.per_transaction(lambda view: view.settings.file_reserved_time_ms)
+        is_known = np.asarray(pc.is_valid(chains.born_time_ms))
+        found: Bools = is_known & is_expired(ages, allowed) & ~chains.halves.newest_is(copies.others.is_other)
         return found
 
     def _find_events(self, is_open: Bools) -> None:
         """Find the earliest event of the open copies of each transaction, and the time of its last discard."""
-        judged = self._judged
-        halves, count = judged.halves, judged.chains.count
+        future, halves, count = self._judged.copies.future, self._judged.chains.halves, self._judged.chains.count
         self.event: Int64s = np.full(count, Event.ENDED, np.int64)
         self.event_ms: Int64s = np.full(count, NEVER, np.int64)
         self.discard_ms: Int64s = np.full(count, NEVER, np.int64)
         rows = np.flatnonzero(is_open)
         numbers = halves.number[rows]
-        events = np.where(judged.event_per_copy[rows] < 0, Event.UNKNOWN, judged.event_per_copy[rows])
-        times = judged.event_ms_per_copy[rows]
+        events = np.where(future.event[rows] < 0, Event.UNKNOWN, future.event[rows])
+        times = future.event_ms[rows]
         order = np.lexsort((events, np.where(times == NEVER, _FAR, times), numbers))
         firsts = order[np.unique(numbers[order], return_index=True)[1]] if len(order) else order
         self.event[numbers[firsts]] = events[firsts]
         self.event_ms[numbers[firsts]] = times[firsts]
-        np.maximum.at(self.discard_ms, numbers, judged.discard_ms_per_copy[rows])
+        np.maximum.at(self.discard_ms, numbers, future.discard_ms[rows])
 
     @property
     def words(self) -> pa.Array:
@@ -143,19 +143,19 @@ class Futures:
     @property
     def _is_played(self) -> pa.Array:
         """Transactions of stores whose future is known: not of those at a past time."""
-        stores = [name for name, view in self._judged.views.items() if view.future is not None]
-        return pc.is_in(self._judged.store, value_set=pa.array(stores, pa.string()))
+        stores = [name for name, view in self._judged.chains.views.items() if view.future is not None]
+        return pc.is_in(self._judged.copies.store, value_set=pa.array(stores, pa.string()))
 
     def _shown_events(self) -> Int64s:
         events = np.where(self.is_never_asked & (self.event_ms == NEVER), Event.STOPPED, self.event)
         # A LOST transaction has no open copy, but its own slot or one before it is a filler.
-        judged = self._judged
-        skipped = judged.halves.any_of((judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy)
+        judged, copies, halves = self._judged, self._judged.copies, self._judged.chains.halves
+        skipped = halves.any_of((copies.future.event == Event.SKIPPED) & copies.is_numbered_ahead)
         events = np.where(judged.state.are(State.LOST) & skipped, Event.SKIPPED, events)
-        is_unplayed = judged.state.are(State.PENDING) & judged.newest_is(judged.others.is_table_unread)
+        is_unplayed = judged.state.are(State.PENDING) & halves.newest_is(copies.others.is_table_unread)
         events = np.where(is_unplayed & (events == Event.ENDED), Event.UNKNOWN, events)
         # Without a cursor the next start may begin at the first half message, and meet what has its end.
-        is_left_open = self._are_of(NO_CURSOR) & ~judged.newest_is(judged.others.is_other)
+        is_left_open = self._are_of(NO_CURSOR) & ~halves.newest_is(copies.others.is_other)
         events = np.where(is_left_open & (events == Event.ENDED), Event.UNKNOWN, events)
         return np.where(self.is_refused, Event.STOPPED, events)
 
@@ -170,5 +170,5 @@ class Futures:
         effects = pa.array([AnswerEffect.DELIVER, AnswerEffect.DELIVER_AGAIN], pa.string())
         words = effects.take(pa.array(is_delivered.astype(np.int64)))
         # The broker refuses an answer with another number than that of the record.
-        is_answered = self.is_asked & ~self._judged.newest_is(self._judged.others.is_unanswerable)
+        is_answered = self.is_asked & ~self._judged.chains.halves.newest_is(self._judged.copies.others.is_unanswerable)
         return pc.if_else(pc.and_(pa.array(is_answered), self._is_played), words, None)

@@ -20,7 +20,9 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.design_tables import state_entries_of
 from rmqtx.verdicts.transactions.flags import flags_of
+from rmqtx.verdicts.transactions.found_states import FoundStates
 from rmqtx.verdicts.transactions.futures import Futures
+from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.measures import MEASURES, Measures
 from rmqtx.verdicts.transactions.reason_choice import Codes, chosen_codes
@@ -40,9 +42,9 @@ def judge(
     Order: first half copy, then those with only discard copies or finals.
     """
     trusted = without_doubtful(witnesses, views)
-    chains = Chains(trusted, is_of_one_store=len(views) <= 1)
+    chains = Chains(trusted, views)
     del witnesses, trusted  # the groups are copies
-    rows = _Rows(Judgement(chains, views))
+    rows = _Rows(Judgement.of(FoundStates.of(JudgedCopies.of(chains))))
     schema = chosen_schema(columns)
     return pa.Table.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
 
@@ -53,9 +55,9 @@ def chosen_schema(columns: Collection[str]) -> pa.Schema:
 
 
 def _decided_times(judged: Judgement) -> pa.Array:
-    finals, discards, marks = judged.finals, judged.discards, judged.marks
+    finals, discards, marks = judged.chains.finals, judged.chains.discards, judged.chains.marks
     far = _HIGHEST
-    marked = marks.lowest(marks.integers("store_time_ms"), far, judged.decides_per_mark)
+    marked = marks.lowest(marks.integers("store_time_ms"), far, judged.copies.marks.decides)
     times = np.select(
         [
             judged.state.are(State.COMMITTED),
@@ -75,7 +77,8 @@ def _decided_times(judged: Judgement) -> pa.Array:
 def _deliveries(judged: Judgement) -> pa.Array:
     """Return the number of deliveries; a final that waited for its delay delivers the one that named a copy."""
     is_unknown = judged.state.are(State.UNDECIDABLE) | judged.may_lack_final | judged.may_begin_earlier
-    return pa.array(np.maximum(judged.commits_count, judged.finals.has), pa.int64(), mask=is_unknown)
+    chains = judged.chains
+    return pa.array(np.maximum(chains.commits_count, chains.finals.has), pa.int64(), mask=is_unknown)
 
 
 def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
@@ -87,15 +90,15 @@ def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
 
 
 def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
-    others = judged.others
+    others, halves = judged.copies.others, judged.chains.halves
     is_pending = judged.state.are(State.PENDING)
     is_asked_again = judged.is_asked_still & ~futures.is_unasked
     is_resumable = is_pending & is_masked | judged.state.are(State.DISCARDED, State.LOST)
     is_resumable &= ~is_asked_again
-    is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | others.is_table_unread)
+    is_asked = halves.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | others.is_table_unread)
     choices = [
         (judged.is_closable & ~futures.is_cut, Advice.CLOSE),
-        (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, Advice.DECIDE),
+        (is_pending & halves.newest_is(others.is_prepared) & ~is_asked, Advice.DECIDE),
         # A resumed half is appended at the end: a stopped check does not reach it either, and one that is older than
         # fileReservedTime is discarded again without asking.
         (is_pending & futures.is_unasked | (futures.is_stopped | futures.is_too_old) & is_resumable, Advice.DECIDE),
@@ -135,7 +138,7 @@ class _Rows:
     @cached_property
     def topic(self) -> pa.Array:
         """The real topics, as records have them."""
-        return self.judged.real_topics()
+        return self.judged.chains.real_topics
 
     @cached_property
     def has_lost_topic(self) -> pa.Array:
@@ -144,8 +147,7 @@ class _Rows:
 
 
 def _queue_ids(rows: _Rows) -> pa.Array:
-    judged = rows.judged
-    halves, discards, finals, marks = judged.halves, judged.discards, judged.finals, judged.chains.offset_marks
+    halves, discards, finals, marks = rows.judged.chains.bearers
     queue_id = pc.coalesce(
         halves.at("real_queue_id", halves.first), discards.at("real_queue_id", discards.first),
         finals.at("queue_id", finals.last), marks.at("queue_id", marks.last),
@@ -154,31 +156,30 @@ def _queue_ids(rows: _Rows) -> pa.Array:
 
 
 def _checks_counts(judged: Judgement) -> pa.Array:
-    return pa.array(judged.checks_count, pa.int64(), mask=judged.has_unknown_checks).cast(pa.int32())
+    found = judged.found
+    return pa.array(found.checks_count, pa.int64(), mask=found.has_unknown_checks).cast(pa.int32())
 
 
 _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
-    "store": lambda rows: rows.judged.store,
-    "transaction_id": lambda rows: rows.judged.identity(),
+    "store": lambda rows: rows.judged.copies.store,
+    "transaction_id": lambda rows: rows.judged.chains.ids,
     "state": lambda rows: rows.judged.state.names(),
     "flags": lambda rows: _flag_lists(rows.flags),
     "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.futures),
     "advice": lambda rows: _advice(rows.judged, rows.futures, rows.flags["masked"]),
-    "producer_group": lambda rows: rows.judged.first_of("producer_group"),
+    "producer_group": lambda rows: rows.judged.chains.first_of("producer_group"),
     "topic": lambda rows: pc.if_else(rows.has_lost_topic, pa.scalar(None, pa.string()), rows.topic),
     "queue_id": _queue_ids,
-    "keys": lambda rows: rows.judged.first_of("keys"),
-    "born_time_ms": lambda rows: rows.judged.born_time_ms,
-    "half_store_time_ms": lambda rows: rows.judged.half_store_time_ms,
+    "keys": lambda rows: rows.judged.chains.first_of("keys"),
+    "born_time_ms": lambda rows: rows.judged.chains.born_time_ms,
+    "half_store_time_ms": lambda rows: rows.judged.chains.half_store_time_ms,
     "decided_time_ms": lambda rows: _decided_times(rows.judged),
     "checks_count": lambda rows: _checks_counts(rows.judged),
     **{
         name: lambda rows, name=name: rows.judged.chains.evidence(name)  # type: ignore[misc]
         for name in ("half_copies", "op_marks", "final_records", "discard_copies")
     },
-    "state_entries": lambda rows: state_entries_of(
-        rows.judged.chains, rows.judged.views, TRANSACTIONS.field("state_entries").type
-    ),
+    "state_entries": lambda rows: state_entries_of(rows.judged.chains, TRANSACTIONS.field("state_entries").type),
     "discard_at_ms": lambda rows: rows.futures.column_of_times(rows.futures.discard_ms),
     "next_event": lambda rows: rows.futures.words,
     "next_event_at_ms": lambda rows: rows.futures.column_of_times(rows.futures.event_ms),

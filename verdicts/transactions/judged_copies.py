@@ -1,269 +1,357 @@
-"""The first step of a judgement: each half copy and each op mark by itself."""
+"""The first result of a judgement: each half copy and each op mark by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools, Int64s, are_among
+from rmqtx.readers.model.columns import Bools, Int64s, are_among, coalesced, int64s
+from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
 from rmqtx.verdicts.model.predicted import NEVER, READ_EVENTS, Event
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.chains import Chains, Group
 from rmqtx.verdicts.transactions.design_tables import OtherDesigns
-from rmqtx.verdicts.transactions.shared_numbers import BY_MARKS, FINAL_SLACK_MS, misplaced_copies, shared_marks
+from rmqtx.verdicts.transactions.shared_numbers import (
+    BY_MARKS,
+    FINAL_SLACK_MS,
+    SharedMarks,
+    misplaced_copies,
+    shared_marks,
+)
+
+ViewNumber = Callable[[StoreView], int]
 
 
-class JudgedCopies:
-    """Which half copies the check has not reached yet, which are marked, and which marks belong to other records.
+@dataclass(frozen=True, slots=True)
+class CopyEvents:
+    """What the next start and the check do with each half copy, from the futures of the stores.
 
-    Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
-           `is_numbered_ahead_per_copy`: its queue offset is at or after the check cursor; `is_ahead_per_copy`: the
-           check will still reach it, as far as is known; `is_read_after_cut_per_copy`: the next start cuts the log or
-           the half queue, and begins the check again before it;
-           `decides_per_mark`: the op mark settles its half copy: it neither belongs to another record, nor is in an op
-           message that the check passes over, before it has reached the copy;
-           `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
-           the check and not settled for it. `event_per_copy`: what the next start and the check do with it, as the
-           number of an Event, -1 where that was not played; `event_ms_per_copy`, `discard_ms_per_copy`: when, and when
-           it is discarded; `asks_per_copy`: how many times a producer is asked until then.
-           `slot_per_copy`: the slot of the half queue that leads to it, which for nearly all copies is their queue
-           offset (`HalfNumbers`); `is_number_shared_per_copy`: another half message has the same queue offset;
-           `is_slotless_per_copy`: the check has not passed its number, and never reads it, because no slot leads to it;
-           `is_number_taken_per_copy`: another half message has, or will have, the slot with its queue offset, and the
-           check has not passed that slot. `is_hidden_per_copy`: in its slot, but an op message that is not its own
-           names the slot, so that the check skips it; it is not ahead then. `hiding_offset_per_copy`: that op message.
+    Shape: one value per half copy. `event`: the number of an Event, -1 where it was not played; `event_ms`,
+           `discard_ms`: when that is, and when the copy is discarded; `asks`: how many times a producer is asked until
+           then. A copy in a half queue that was played whole, which is not there, has no slot.
     """
 
-    def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
-        self.chains = chains
-        self.views = views
-        self.halves, self.marks, self.finals, self.discards = (
-            chains.halves, chains.marks, chains.finals, chains.discards
-        )
-        self._judge_copies()
+    event: Int64s
+    event_ms: Int64s
+    discard_ms: Int64s
+    asks: Int64s
 
-    def _judge_copies(self) -> None:
-        halves, marks = self.halves, self.marks
-        queue_offsets = halves.integers("queue_offset")
-        cursor, self.cursor_is_known_per_copy = self._cursor_per_row(
-            True, halves.table["store"], halves.integers("queue_id")
-        )
-        in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
-        self.others = others = OtherDesigns(self.chains, self.views)
-        self.cursor_per_copy = cursor
-        slots, settling, is_shared = misplaced_copies(self.chains, self.views, queue_offsets)
-        self.slot_per_copy, self.is_number_shared_per_copy = slots, is_shared & in_half_topic
-        has_slot = (slots >= 0) | (slots == UNKNOWN_SLOT)
-        reached = np.where(slots == UNKNOWN_SLOT, queue_offsets, slots) >= cursor
-        is_known = self.cursor_is_known_per_copy & in_half_topic
-        self.is_numbered_ahead_per_copy = is_known & (queue_offsets >= cursor)
-        self._find_futures()
-        # A start can begin at an older cursor; where it cuts the log first, the state is that of before.
-        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)
-        self.is_read_after_cut_per_copy = is_read & self._is_of_cut_store()
-        is_read &= ~self.is_read_after_cut_per_copy
-        self.is_ahead_per_copy = (is_known & has_slot & reached & (self.event_per_copy != Event.SKIPPED)) | is_read
-        is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
-        self.is_slotless_per_copy = in_half_topic & ~has_slot & ~is_passed
-        is_other = (slots != queue_offsets) & (slots != FILLER_SLOT)
-        self.is_number_taken_per_copy = in_half_topic & is_other & ~is_passed
-        self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
-        self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
-        self.is_in_half_topic = in_half_topic
-
-        op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
-        self.is_misdirected_mark, self.is_doubtful_mark = self._misdirected_marks()
-        self.is_misdirected_mark |= self._marks_of_diverted_commits()
-        shared = shared_marks(self.chains, self.views)
-        self.is_misdirected_mark |= shared.is_foreign
-        self.is_foreign_mark, self.is_ambiguous_mark = shared.is_foreign, shared.is_ambiguous
-        is_passed_over = self._marks_passed_over()
-        self.decides_per_mark = ~(self.is_misdirected_mark | is_passed_over)
-        # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
-        names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
-        seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
-        seen &= ~(is_passed_over | self._are_cut(marks))
-        self.is_marked_per_copy = self._is_copy_with(self.decides_per_mark)
-        self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
-        # An op message in the log settles nothing if no slot of the op queue leads to it.
-        self.is_settled_for_check_per_copy &= ~(in_half_topic & self._is_played_as_open())
-        self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
-        self.is_open_per_copy = np.where(
-            others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
-        )
-
-    def _find_futures(self) -> None:
-        """Find the event of each half copy in the futures of the stores.
-
-        A copy in a half queue that was played whole, which is not there, has no slot.
-        """
-        halves = self.halves
-        count = len(halves)
-        self.event_per_copy = np.full(count, -1, np.int64)
-        self.event_ms_per_copy, self.discard_ms_per_copy = (np.full(count, NEVER, np.int64) for _ in range(2))
-        self.asks_per_copy = np.zeros(count, np.int64)
+    @classmethod
+    def of(cls, chains: Chains, is_in_half_topic: Bools) -> CopyEvents:
+        """Return the events of the half copies of some chains."""
+        halves, count = chains.halves, len(chains.halves)
+        event, event_ms, discard_ms = np.full(count, -1), np.full(count, NEVER), np.full(count, NEVER)
+        asks = np.zeros(count, np.int64)
         offsets, queue_ids, queue_offsets = (
             halves.integers(name) for name in ("commit_log_offset", "queue_id", "queue_offset")
         )
-        in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
-        for name, view in self.views.items():
+        for name, view in chains.views.items():
             future = view.future
             if future is None:
                 continue
-            rows = np.flatnonzero(np.asarray(pc.equal(halves.table["store"], name)))
+            rows = np.flatnonzero(halves.are_in([name]))
             events, places = future.events_at(offsets[rows])
             known, found = rows[places >= 0], places[places >= 0]
-            self.event_per_copy[rows] = events
-            self.event_ms_per_copy[known] = future.event_times_ms[found]
-            self.discard_ms_per_copy[known] = future.times_ms[found]
-            self.asks_per_copy[known] = future.checks_to_come[found]
+            event[rows] = events
+            event_ms[known] = future.event_times_ms[found]
+            discard_ms[known] = future.times_ms[found]
+            asks[known] = future.checks_to_come[found]
             if future.is_whole and not future.is_running:
-                unread = rows[(places < 0) & in_half_topic[rows]]
-                self.event_per_copy[unread] = Event.UNREAD
+                unread = rows[(places < 0) & is_in_half_topic[rows]]
+                event[unread] = Event.UNREAD
                 for queue_id, fillers in future.fillers.items():
                     is_filler = (queue_ids[unread] == queue_id) & np.isin(queue_offsets[unread], fillers)
-                    self.event_per_copy[unread[is_filler]] = Event.SKIPPED
-        cut = self._are_cut(halves)
-        self.event_per_copy[cut] = Event.CUT
-        self.event_ms_per_copy[cut] = self.discard_ms_per_copy[cut] = NEVER
-        self.asks_per_copy[cut] = 0
+                    event[unread[is_filler]] = Event.SKIPPED
+        cut = _are_cut(halves, chains.views)
+        event[cut], asks[cut] = Event.CUT, 0
+        event_ms[cut] = discard_ms[cut] = NEVER
+        return cls(event, event_ms, discard_ms, asks)
 
-    def _is_played_as_open(self) -> Bools:
-        """Half copies that the check of a stopped broker reads and treats as open."""
-        stores = [name for name, view in self.views.items() if view.future is not None and not view.future.is_running]
-        here = np.asarray(pc.is_in(self.halves.table["store"], value_set=pa.array(stores, pa.string())))
-        found: Bools = here & np.isin(self.event_per_copy, READ_EVENTS)
+
+@dataclass(frozen=True, slots=True)
+class JudgedMarks:
+    """Whose decision each op mark is.
+
+    Shape: one value per op mark. `decides`: it settles its half copy: it neither belongs to another record, nor is in
+           an op message that the check passes over, before it has reached the copy; `is_seen`: the check reads it;
+           `is_misdirected`: it belongs to another record; `is_doubtful`: one of these that may be the half's own too;
+           `shared`: those of half messages that share a number.
+    """
+
+    decides: Bools
+    is_seen: Bools
+    is_misdirected: Bools
+    is_doubtful: Bools
+    shared: SharedMarks
+
+    @classmethod
+    def of(cls, chains: Chains, is_ahead: Bools) -> JudgedMarks:
+        """Judge the op marks of some chains. `is_ahead`: the half copies that the check will still reach."""
+        marks, views = chains.marks, chains.views
+        is_misdirected, is_doubtful = _misdirected_marks(chains)
+        shared = shared_marks(chains)
+        is_misdirected |= _marks_of_diverted_commits(chains) | shared.is_foreign
+        is_passed_over = _marks_passed_over(chains, is_ahead)
+        # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
+        cursor, has_cursor = _cursors(marks, views, lambda view: view.op_cursors)
+        names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
+        is_seen = ~has_cursor | names_offset | (marks.integers("queue_offset") >= cursor)
+        is_seen &= ~(is_passed_over | _are_cut(marks, views))
+        return cls(~(is_misdirected | is_passed_over), is_seen, is_misdirected, is_doubtful, shared)
+
+
+@dataclass(frozen=True)
+class JudgedCopies:
+    """Which half copies the check has not reached yet, which are marked, and which marks belong to other records.
+
+    Shape: `chains` is the evidence; the rest has one value per half copy, where nothing else is named.
+           `is_numbered_ahead`: its queue offset is at or after the check cursor; `is_ahead`: the check will still reach
+           it, as far as is known; `is_read_after_cut`: the next start cuts the log or the half queue, and begins the
+           check again before it;
+           `is_marked`: a mark decides it; `is_settled`: an op message that the check reads marks it; `is_open`: ahead
+           of the check and not settled for it.
+           `slot`: the slot of the half queue that leads to it, which for nearly all copies is their queue offset
+           (`HalfNumbers`); `is_number_shared`: another half message has the same queue offset; `is_slotless`: the check
+           has not passed its number, and never reads it, because no slot leads to it; `is_number_taken`: another half
+           message has, or will have, the slot with its queue offset, and the check has not passed that slot.
+           `is_hidden`: in its slot, but an op message that is not its own names the slot, so that the check skips it;
+           it is not ahead then. `hiding_offset`: that op message.
+    """
+
+    chains: Chains
+    others: OtherDesigns
+    future: CopyEvents
+    marks: JudgedMarks
+    is_in_half_topic: Bools
+    cursor: Int64s
+    cursor_is_known: Bools
+    slot: Int64s
+    is_number_shared: Bools
+    is_number_taken: Bools
+    is_slotless: Bools
+    is_numbered_ahead: Bools
+    is_read_after_cut: Bools
+    is_ahead: Bools
+    is_marked: Bools
+    is_settled: Bools
+    is_hidden: Bools
+    hiding_offset: Int64s
+    is_open: Bools
+
+    @classmethod
+    def of(cls, chains: Chains) -> JudgedCopies:
+        """Judge the half copies and op marks of some chains."""
+        halves, views = chains.halves, chains.views
+        numbers = halves.integers("queue_offset")
+        in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        others, future = OtherDesigns(chains), CopyEvents.of(chains, in_half_topic)
+        cursor, has_cursor = _cursors(halves, views, lambda view: view.half_cursors)
+        slot, settling, is_shared = misplaced_copies(chains, numbers)
+
+        has_slot = (slot >= 0) | (slot == UNKNOWN_SLOT)
+        reached = np.where(slot == UNKNOWN_SLOT, numbers, slot) >= cursor
+        is_known, is_passed = has_cursor & in_half_topic, has_cursor & (numbers < cursor)
+        is_unread = future.event == Event.SKIPPED
+        # A start can begin at an older cursor; where it cuts the log first, the state is that of before.
+        is_read = in_half_topic & np.isin(future.event, READ_EVENTS)
+        is_after_cut = is_read & halves.are_in(_cut_stores(views))
+        is_ahead = is_known & has_slot & reached & ~is_unread | is_read & ~is_after_cut
+        is_ahead |= _are_coming_back(chains) | others.is_ahead
+
+        marks = JudgedMarks.of(chains, is_ahead)
+        is_marked = chains.marks_per_copy(marks.decides) > 0
+        is_settled = np.where(settling == BY_MARKS, chains.marks_per_copy(marks.is_seen) > 0, settling >= 0)
+        # An op message in the log settles nothing if no slot of the op queue leads to it: the check, which was played
+        # for a stopped broker, reads the copy and treats it as open.
+        stopped = [name for name, view in views.items() if view.future is not None and not view.future.is_running]
+        is_settled &= ~(is_read & halves.are_in(stopped))
+        hiding_offset = np.where(settling == BY_MARKS, _hiding_offsets(chains, marks), settling)
+        is_hidden = is_ahead & is_settled & ~is_marked & (hiding_offset >= 0)
+        is_ahead &= ~is_hidden
+        return cls(
+            chains, others, future, marks, in_half_topic, cursor, has_cursor | others.is_other, slot,
+            is_number_shared=is_shared & in_half_topic,
+            is_number_taken=in_half_topic & (slot != numbers) & (slot != FILLER_SLOT) & ~is_passed,
+            is_slotless=in_half_topic & ~has_slot & ~is_passed,
+            is_numbered_ahead=is_known & (numbers >= cursor),
+            is_read_after_cut=is_after_cut, is_ahead=is_ahead, is_marked=is_marked, is_settled=is_settled,
+            is_hidden=is_hidden, hiding_offset=hiding_offset,
+            is_open=np.where(others.is_prepared, others.is_asked, is_ahead & ~is_settled),
+        )
+
+    @cached_property
+    def store(self) -> pa.Array:
+        """The store of each transaction: that of its first half copy, else of another record.
+
+        If the check of this store reaches no copy, but that of another store does, the first of these: a slave that
+        acted as master, or a copy of the log that went on, has a check of its own.
+        """
+        halves, is_open = self.chains.halves, self.is_open
+        firsts = halves.first
+        if len(self.chains.stores) > 1 and is_open.any():
+            stores = int64s(halves.table["store"].combine_chunks().dictionary_encode().indices)
+            is_of_first = stores == stores[firsts[halves.number]]
+            others = halves.lowest(np.arange(len(halves)), len(halves), is_open)
+            is_elsewhere = halves.any_of(is_open) & ~halves.any_of(is_open & is_of_first)
+            firsts = np.where(is_elsewhere, others, firsts)
+        return coalesced(
+            group.at("store", firsts if group is halves else group.first) for group in self.chains.bearers
+        )
+
+    @cached_property
+    def _store_numbers(self) -> Int64s:
+        """The number of each transaction's store among `chains.stores`; 0 if it is unknown."""
+        names = self.chains.stores
+        if len(names) <= 1:
+            return np.zeros(self.chains.count, np.int64)
+        return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
+
+    def per_transaction(self, number_of: ViewNumber) -> Int64s:
+        """Return a number of each transaction's store."""
+        numbers = [number_of(self.chains.views[name]) for name in self.chains.stores]
+        return np.array(numbers or [0], np.int64)[self._store_numbers]
+
+    @cached_property
+    def may_equal_immunity(self) -> Bools:
+        """Which half copies are immune also when their age equals their immunity time."""
+        may_equal = self.per_transaction(lambda view: age_may_equal(view.settings, view.check_stops))
+        found: Bools = (may_equal[self.chains.halves.number] > 0) & ~self.others.is_rocksdb
         return found
 
-    def _is_of_cut_store(self) -> Bools:
-        """Half copies of stores whose log or half queue the next start cuts."""
-        cut = [
-            name for name, view in self.views.items()
-            if view.future is not None and (view.future.log_cut is not None or view.future.cuts)
-        ]
-        found: Bools = np.asarray(pc.is_in(self.halves.table["store"], value_set=pa.array(cut, pa.string())))
+    def are_identified(self, hashes_of: Callable[[StoreView], UInt64s]) -> Bools:
+        """Return which half copies of the half topic have one of the identities of their store, given as hashes."""
+        halves, views = self.chains.halves, self.chains.views
+        found = np.zeros(len(halves), np.bool_)
+        if not any(len(hashes_of(view)) for view in views.values()):
+            return found
+        named = identities(halves.table)
+        own = identity_hashes(named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named)
+        for name, view in views.items():
+            found |= halves.are_in([name]) & self.is_in_half_topic & np.isin(own, hashes_of(view))
         return found
 
-    def _are_cut(self, group: Group) -> Bools:
-        """Records that the next start of their broker cuts off the log."""
-        cut: Bools = np.zeros(len(group), np.bool_)
-        for name, view in self.views.items():
-            if view.future is not None and view.future.log_cut is not None:
-                here = np.asarray(pc.equal(group.table["store"], name))
-                cut |= here & (group.integers("commit_log_offset") >= view.future.log_cut)
-        return cut
 
-    def _find_hidden_copies(self, foreign: Bools, settling: Int64s) -> None:
-        """Find the copies that the check skips for an op message of another half message; they are not ahead of it."""
-        hiding = np.full(len(self.halves) + 1, NONE, np.int64)
-        rows = np.flatnonzero(foreign)[::-1]
-        hiding[self.chains.half_of_mark[rows]] = self.marks.integers("commit_log_offset")[rows]  # the first stays
-        self.hiding_offset_per_copy = np.where(settling == BY_MARKS, hiding[:-1], settling)
-        hidden = self.is_ahead_per_copy & self.is_settled_for_check_per_copy & ~self.is_marked_per_copy
-        self.is_hidden_per_copy = hidden & (self.hiding_offset_per_copy >= 0)
-        self.is_ahead_per_copy &= ~self.is_hidden_per_copy
+def _cut_stores(views: Mapping[str, StoreView]) -> list[str]:
+    """Return the stores whose log or half queue the next start cuts."""
+    futures = {name: view.future for name, view in views.items() if view.future is not None}
+    return [name for name, future in futures.items() if future.log_cut is not None or future.cuts]
 
-    def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
-        """Return each row's check cursor, and whether it is known."""
-        cursors, known = np.zeros(len(queues), np.int64), np.zeros(len(queues), np.bool_)
-        for name, view in self.views.items():
-            by_queue = view.half_cursors if is_half else view.op_cursors
-            if by_queue is None:
-                continue
-            here = np.asarray(pc.equal(stores, name)) if len(self.views) > 1 else np.ones(len(queues), np.bool_)
-            known |= here
-            for queue_id, cursor in by_queue.items():
-                cursors[here & (queues == queue_id)] = cursor
-        return cursors, known
 
-    def _is_copy_with(self, chosen: Bools) -> Bools:
-        """Return which half copies have any of the chosen marks."""
-        return np.bincount(self.copies_of(chosen), minlength=len(self.halves)) > 0
+def _are_cut(group: Group, views: Mapping[str, StoreView]) -> Bools:
+    """Return the records that the next start of their broker cuts off the log."""
+    cut: Bools = np.zeros(len(group), np.bool_)
+    for name, view in views.items():
+        if view.future is not None and view.future.log_cut is not None:
+            cut |= group.are_in([name]) & (group.integers("commit_log_offset") >= view.future.log_cut)
+    return cut
 
-    def copies_of(self, chosen: Bools) -> Int64s:
-        """Return the half copy of each chosen mark; none for marks whose half copy is gone."""
-        return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
 
-    def _marks_passed_over(self) -> Bools:
-        """Op marks of op messages without their tag, on half copies that the check has not reached yet.
+def _hiding_offsets(chains: Chains, judged: JudgedMarks) -> Int64s:
+    """Return for each half copy the first op message of another half message that names its slot; NONE without one."""
+    hiding = np.full(len(chains.halves) + 1, NONE, np.int64)
+    rows = np.flatnonzero(judged.is_seen & judged.shared.is_foreign & ~judged.shared.is_ambiguous)[::-1]
+    hiding[chains.half_of_mark[rows]] = chains.marks.integers("commit_log_offset")[rows]  # the first stays
+    return hiding[:-1]
 
-        A copy that it has passed was settled: the op message had its tag then.
-        """
-        marks, of_mark = self.marks, self.chains.half_of_mark
-        found = np.zeros(len(marks), np.bool_)
-        for name, view in self.views.items():
-            if view.idle_ops:
-                found |= np.isin(marks.integers("commit_log_offset"), np.array(view.idle_ops, np.int64)) & np.asarray(
-                    pc.equal(marks.table["store"], name)
-                )
-        is_ahead: Bools = np.append(self.is_ahead_per_copy, False)[of_mark]
-        return found & (of_mark >= 0) & is_ahead
 
-    def _is_coming_back(self) -> Bools:
-        """Diverted half messages that wait for their delay and will return to the half topic.
+def _cursors(
+    group: Group, views: Mapping[str, StoreView], cursors_of: Callable[[StoreView], Mapping[int, int] | None]
+) -> tuple[Int64s, Bools]:
+    """Return the check cursor in the queue of each record, and whether it is known."""
+    queues = group.integers("queue_id")
+    cursors, known = np.zeros(len(group), np.int64), np.zeros(len(group), np.bool_)
+    for name, view in views.items():
+        by_queue = cursors_of(view)
+        if by_queue is None:
+            continue
+        here = group.are_in([name]) if len(views) > 1 else np.ones(len(group), np.bool_)
+        known |= here
+        for queue_id, cursor in by_queue.items():
+            cursors[here & (queues == queue_id)] = cursor
+    return cursors, known
 
-        From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) returns them.
-        """
-        halves = self.halves
-        diverted = self.chains.diverted_halves
-        newest = halves.highest(np.where(diverted, -1, halves.rank), -1)
-        coming = diverted & (halves.rank > newest[halves.number])
-        if coming.any():
-            drops = [
-                name for name, view in self.views.items()
-                if view.settings.version_low is not None and DELAYED_HALVES_DROPPED.holds(view.settings.version_low)
-            ]
-            scheduled = np.asarray(pc.equal(halves.table["topic"], SCHEDULE_TOPIC))
-            dropped = scheduled & np.asarray(pc.is_in(halves.table["store"], value_set=pa.array(drops, pa.string())))
-            coming &= ~dropped
-        return coming
 
-    def _marks_of_diverted_commits(self) -> Bools:
-        """Op marks of commits of diverted half messages: their COMMIT record was written to the half topic."""
-        named = self.halves.integers("named_commit_log_offset", 0)
-        return self._marks_a_named_copy(self.halves, named, named > 0)
+def _marks_passed_over(chains: Chains, is_ahead: Bools) -> Bools:
+    """Return the op marks of op messages without their tag, on half copies that the check has not reached yet.
 
-    def _marks_a_named_copy(self, naming: Group, named: Int64s, is_naming: Bools) -> Bools:
-        """Op marks on half copies that a record of the same store names by its offset."""
-        marked = np.zeros(len(self.marks), np.bool_)
-        if not is_naming.any():
-            return marked
-        of_mark = self.chains.half_of_mark
-        offsets = np.append(self.halves.integers("commit_log_offset"), NONE)[of_mark]
-        for store in self.chains.stores:
-            here = np.asarray(pc.equal(naming.table["store"], store)) & is_naming
-            if here.any():
-                marked |= are_among(offsets, named[here]) & np.asarray(pc.equal(self.marks.table["store"], store))
+    A copy that it has passed was settled: the op message had its tag then.
+    """
+    marks, of_mark = chains.marks, chains.half_of_mark
+    found = np.zeros(len(marks), np.bool_)
+    for name, view in chains.views.items():
+        if view.idle_ops:
+            is_idle = np.isin(marks.integers("commit_log_offset"), np.array(view.idle_ops, np.int64))
+            found |= is_idle & marks.are_in([name])
+    is_ahead_of_check: Bools = np.append(is_ahead, False)[of_mark]
+    return found & (of_mark >= 0) & is_ahead_of_check
+
+
+def _are_coming_back(chains: Chains) -> Bools:
+    """Return the diverted half messages that wait for their delay and will return to the half topic.
+
+    From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) returns them.
+    """
+    halves, diverted = chains.halves, chains.diverted_halves
+    newest = halves.highest(np.where(diverted, -1, halves.rank), -1)
+    coming: Bools = diverted & (halves.rank > newest[halves.number])
+    if coming.any():
+        lows = {name: view.settings.version_low for name, view in chains.views.items()}
+        drops = [name for name, low in lows.items() if low is not None and DELAYED_HALVES_DROPPED.holds(low)]
+        coming &= ~(np.asarray(pc.equal(halves.table["topic"], SCHEDULE_TOPIC)) & halves.are_in(drops))
+    return coming
+
+
+def _marks_of_diverted_commits(chains: Chains) -> Bools:
+    """Return the op marks of commits of diverted half messages: their COMMIT record was written to the half topic."""
+    named = chains.halves.integers("named_commit_log_offset", 0)
+    return _marks_of_named_copies(chains, chains.halves, named, named > 0)
+
+
+def _marks_of_named_copies(chains: Chains, naming: Group, named: Int64s, is_naming: Bools) -> Bools:
+    """Return the op marks on half copies that a record of the same store names by its offset."""
+    marked = np.zeros(len(chains.marks), np.bool_)
+    if not is_naming.any():
         return marked
+    offsets = np.append(chains.halves.integers("commit_log_offset"), NONE)[chains.half_of_mark]
+    for store in chains.stores:
+        here = naming.are_in([store]) & is_naming
+        if here.any():
+            marked |= are_among(offsets, named[here]) & chains.marks.are_in([store])
+    return marked
 
-    def _misdirected_marks(self) -> tuple[Bools, Bools]:
-        """Return op marks that a misdirected decision explains, and those among them that could also be the half's own.
 
-        A half copy that its own final names has its own op, which explains the mark first.
-        """
-        marks = self.marks
-        named = self.finals.integers("prepared_transaction_offset")
-        is_own = self._marks_a_named_copy(self.finals, named, self.chains.named_finals)
-        misdirected, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
-        for view in self.views.values():
-            for decision in view.misdirected_decisions:
-                rows = np.flatnonzero(
-                    (marks.integers("half_queue_offset") == decision.queue_offset)
-                    & (marks.integers("queue_id") == decision.queue_id)
-                    & (marks.integers("commit_log_offset") > decision.final_offset)
-                    & np.asarray(pc.equal(marks.table["store"], decision.store))
-                    & ~(misdirected | is_own)
-                )
-                if len(rows):
-                    row = rows[np.argmin(marks.integers("commit_log_offset")[rows])]
-                    misdirected[row] = True
-                    waited_ms = int(marks.integers("store_time_ms")[row]) - decision.final_time_ms
-                    doubtful[row] = waited_ms > view.settings.transaction_op_batch_interval_ms + FINAL_SLACK_MS
+def _misdirected_marks(chains: Chains) -> tuple[Bools, Bools]:
+    """Return op marks that a misdirected decision explains, and those among them that could also be the half's own.
+
+    A half copy that its own final names has its own op, which explains the mark first.
+    """
+    marks = chains.marks
+    misdirected, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
+    decisions = [(view, decision) for view in chains.views.values() for decision in view.misdirected_decisions]
+    if not decisions:
         return misdirected, doubtful
+    named = chains.finals.integers("prepared_transaction_offset")
+    is_own = _marks_of_named_copies(chains, chains.finals, named, chains.named_finals)
+    for view, decision in decisions:
+        rows = np.flatnonzero(
+            (marks.integers("half_queue_offset") == decision.queue_offset)
+            & (marks.integers("queue_id") == decision.queue_id)
+            & (marks.integers("commit_log_offset") > decision.final_offset)
+            & marks.are_in([decision.store]) & ~(misdirected | is_own)
+        )
+        if len(rows):
+            row = rows[np.argmin(marks.integers("commit_log_offset")[rows])]
+            misdirected[row] = True
+            waited_ms = int(marks.integers("store_time_ms")[row]) - decision.final_time_ms
+            doubtful[row] = waited_ms > view.settings.transaction_op_batch_interval_ms + FINAL_SLACK_MS
+    return misdirected, doubtful

@@ -58,27 +58,26 @@ class Measures:
     @cached_property
     def half_ms(self) -> pa.Array:
         """The store time of the first half copy; null if an earlier one may have expired with its file."""
-        return _without(self.judged.half_store_time_ms, self.judged.may_begin_earlier)
+        return _without(self.chains.half_store_time_ms, self.judged.may_begin_earlier)
 
     @cached_property
     def decided_ms(self) -> pa.Array:
         """The store time of the first COMMIT record, else of the first record of a rollback; null if undecided."""
         judged = self.judged
-        finals, marks = judged.finals, judged.marks
+        finals, marks, first_own_mark = self.chains.finals, self.chains.marks, judged.found.first_own_mark
         committed, rolled_back = judged.state.are(State.COMMITTED), judged.state.are(State.ROLLED_BACK)
         unknown = ~(committed | rolled_back) | judged.may_lack_final | judged.may_lack_op & rolled_back
         times = np.zeros(self.chains.count, np.int64)
         some = committed & finals.has
         times[some] = finals.integers("store_time_ms")[finals.first[some]]
-        marked = rolled_back & (judged.first_own_mark < len(marks))
-        times[marked] = marks.integers("store_time_ms")[judged.first_own_mark[marked]]
+        marked = rolled_back & (first_own_mark < len(marks))
+        times[marked] = marks.integers("store_time_ms")[first_own_mark[marked]]
         return pa.array(times, mask=unknown | ~(some | marked))
 
     def decision_to_op(self) -> pa.Array:
         """Return the time from each COMMIT record to its op message."""
-        judged = self.judged
-        finals, marks, halves = judged.finals, judged.marks, judged.halves
-        some = np.flatnonzero((finals.counts == 1) & (marks.counts == 1) & ~judged.has_rollback_record)
+        finals, marks, halves = self.chains.finals, self.chains.marks, self.chains.halves
+        some = np.flatnonzero((finals.counts == 1) & (marks.counts == 1) & ~self.chains.has_rollback_record)
         final, mark = finals.first[some], marks.first[some]
         named, offsets = finals.integers("prepared_transaction_offset"), halves.integers("commit_log_offset")
         copy = self.chains.half_of_mark[mark]
@@ -93,16 +92,14 @@ class Measures:
     @cached_property
     def has_counted_checks(self) -> Bools:
         """Transactions whose half copies carry the number of their checks: those in the half topic."""
-        judged = self.judged
-        is_in = judged.is_in_half_topic
-        found: Bools = judged.halves.has if is_in.all() else judged.halves.any_of(is_in)
-        return found & ~judged.may_begin_earlier
+        is_in, halves = self.judged.copies.is_in_half_topic, self.chains.halves
+        found: Bools = halves.has if is_in.all() else halves.any_of(is_in)
+        return found & ~self.judged.may_begin_earlier
 
     @cached_property
     def checks_of_commits(self) -> tuple[Int64s, Int64s]:
         """For each COMMIT record whose half copy is in the log: its transaction, and the checks before that copy."""
-        judged = self.judged
-        finals, halves = judged.finals, judged.halves
+        finals, halves = self.chains.finals, self.chains.halves
         rows = np.flatnonzero(
             self.chains.named_finals & ~self.chains.replicated_finals & self.has_counted_checks[finals.number]
         )
@@ -112,7 +109,7 @@ class Measures:
         chosen = np.flatnonzero(is_checked[owner])
         if not len(chosen):
             return owner, checks
-        mine = np.flatnonzero(is_checked[halves.number] & judged.is_in_half_topic)
+        mine = np.flatnonzero(is_checked[halves.number] & self.judged.copies.is_in_half_topic)
         named = finals.integers("prepared_transaction_offset")[rows[chosen]]
         places, codes = np.unique(
             np.concatenate([halves.integers("commit_log_offset")[mine], named]), return_inverse=True
@@ -135,12 +132,12 @@ class Measures:
 
         The copy has the property TRAN_PREPARED_QUEUE_OFFSET, which later copies keep.
         """
-        halves = self.judged.halves
+        halves = self.chains.halves
         count = np.zeros(self.chains.count, np.int64)
         if halves.table["prepared_queue_offset"].null_count < len(halves):
             age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
             immune = (halves.integers("prepared_queue_offset") >= 0) & is_younger(
-                age_ms, 1_000 * halves.integers("immunity_seconds", 0), self.judged.may_equal_immunity_per_copy
+                age_ms, 1_000 * halves.integers("immunity_seconds", 0), self.judged.copies.may_equal_immunity
             )
             count = halves.count_of(immune)
         return pa.array(count, mask=~self.has_counted_checks)
@@ -151,10 +148,10 @@ def _without(values: pa.Array, unknown: Bools) -> pa.Array:
 
 
 _COLUMNS: dict[str, Callable[[Measures], pa.Array]] = {
-    "born_to_half_ms": lambda one: pc.subtract(one.half_ms, one.judged.born_time_ms),
+    "born_to_half_ms": lambda one: pc.subtract(one.half_ms, one.chains.born_time_ms),
     "half_to_decision_ms": lambda one: pc.subtract(one.decided_ms, one.half_ms),
     "decision_to_op_ms": Measures.decision_to_op,
-    "born_to_decision_ms": lambda one: pc.subtract(one.decided_ms, one.judged.born_time_ms),
+    "born_to_decision_ms": lambda one: pc.subtract(one.decided_ms, one.chains.born_time_ms),
     "commits_count": lambda one: one.commits(0),
     "checked_commits_count": lambda one: one.commits(1),
     "immune_checks_count": Measures.immune_checks,

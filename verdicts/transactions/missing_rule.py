@@ -41,6 +41,7 @@ from rmqtx.readers.store.store import (
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 from rmqtx.verdicts.transactions.found_states import FoundStates
+from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
 _HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
@@ -65,38 +66,38 @@ class _InStore:
     last_mark: Int64s
 
     @classmethod
-    def of(cls, judged: FoundStates, store: str) -> _InStore:
+    def of(cls, copies: JudgedCopies, store: str) -> _InStore:
         """Return them for one store."""
-        halves, marks = judged.halves, judged.marks
-        here = judged.are_in(halves, store)
-        begin = np.full(judged.chains.count, _NOWHERE, np.int64)
+        chains, halves, marks = copies.chains, copies.chains.halves, copies.chains.marks
+        here = halves.are_in([store])
+        begin = np.full(chains.count, _NOWHERE, np.int64)
         first = halves.lowest(np.arange(len(halves)), len(halves), here)
         rows = np.flatnonzero(first < len(halves))
         is_original = np.asarray(pc.is_null(halves.table["checks_count"]))
         is_original &= np.asarray(pc.is_null(halves.table["prepared_queue_offset"]))
         rows = rows[is_original[first[rows]]]
         begin[rows] = halves.integers("commit_log_offset")[first[rows]]
-        numbered = judged.decides_per_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
-        numbered &= judged.are_in(marks, store)
+        numbered = copies.marks.decides & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
+        numbered &= marks.are_in([store])
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
-        return cls(judged.has_copy_in(store), here, begin, marks.highest(places, _NOWHERE))
+        return cls(chains.have_copy_in(store), here, begin, marks.highest(places, _NOWHERE))
 
 
 class MissingRule:
     """The rule, for all transactions of a judgement after their states are found."""
 
-    def __init__(self, judged: FoundStates) -> None:
-        self._judged = judged
-        self._is_committed: Bools = judged.states.are(State.COMMITTED)
-        self._is_rolled_back: Bools = judged.states.are(State.ROLLED_BACK)
-        halves, others = judged.halves, judged.others
-        self._offsets = halves.integers("commit_log_offset")
+    def __init__(self, found: FoundStates) -> None:
+        chains, others, state = found.copies.chains, found.copies.others, found.state
+        self._copies, self._chains, self._halves = found.copies, chains, chains.halves
+        #: What is missing in all stores.
+        self.missing = [one for view in chains.views.values() for one in view.missing]
+        self._is_committed: Bools = state.are(State.COMMITTED)
+        self._is_rolled_back: Bools = state.are(State.ROLLED_BACK)
+        self._offsets = chains.halves.integers("commit_log_offset")
         self._parts: dict[str, _InStore] = {}
-        self._rests_on_others = judged.depends_on_assumed_check_max & judged.states.are(State.DISCARDED)
-        self._may_come_back = halves.any_of(judged.chains.diverted_halves | others.is_rocksdb)
-        self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
-        self._topics = judged.real_topics()
-        self._names = judged.names()
+        self._rests_on_others = found.depends_on_assumed_check_max & state.are(State.DISCARDED)
+        self._may_come_back = chains.halves.any_of(chains.diverted_halves | others.is_rocksdb)
+        self._is_prepared = chains.halves.any_of(others.is_prepared) | chains.has_rollback_record
         self._hashes: dict[str, list[Int64s]] = {}
 
     def concerned(self, missing: MissingRange) -> Bools:
@@ -113,7 +114,7 @@ class MissingRule:
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
         here = self._in(missing.store)
-        hit = np.zeros(self._judged.chains.count, np.bool_)
+        hit = np.zeros(self._chains.count, np.bool_)
         for topic in missing.hidden.topics:
             if topic.topic in _OPS:
                 hit |= here.begin < topic.last_offset
@@ -129,10 +130,10 @@ class MissingRule:
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
         here = self._in(missing.store)
-        hit = np.zeros(self._judged.chains.count, np.bool_)
+        hit = np.zeros(self._chains.count, np.bool_)
         for topic in missing.hidden.topics:
             if topic.topic not in _OF_THE_CHECK:
-                is_own = np.asarray(pc.fill_null(pc.equal(self._topics, topic.topic), True))
+                is_own = np.asarray(pc.fill_null(pc.equal(self._chains.real_topics, topic.topic), True))
                 is_own = is_own | (topic.topic in WAITING_TOPICS)
                 hit |= is_own & (here.begin < topic.last_offset) & self._may_have_key(topic)
         for gap in missing.hidden.gaps:
@@ -143,7 +144,7 @@ class MissingRule:
     def _in(self, store: str) -> _InStore:
         """Return the places of the transactions in the log of one store."""
         if store not in self._parts:
-            self._parts[store] = _InStore.of(self._judged, store)
+            self._parts[store] = _InStore.of(self._copies, store)
         return self._parts[store]
 
     def _any(self, missing: MissingRange) -> Bools:
@@ -154,18 +155,18 @@ class MissingRule:
 
     def _named(self, missing: MissingRange) -> Bools:
         """Return the transactions that the readable bytes name."""
-        halves, here = self._judged.halves, self._in(missing.store)
-        hit = np.zeros(self._judged.chains.count, np.bool_)
+        halves, here = self._halves, self._in(missing.store)
+        hit = np.zeros(self._chains.count, np.bool_)
         for name, values in (
             ("commit_log_offset", missing.prepared_offsets), ("queue_offset", missing.half_queue_offsets),
         ):  # fmt: skip
             if values:
                 named = here.halves & np.isin(halves.integers(name), np.array(values, np.int64))
                 # Only half copies of the half topic have their own queue offsets.
-                hit |= halves.any_of(named & (self._judged.is_in_half_topic | (name != "queue_offset")))
+                hit |= halves.any_of(named & (self._copies.is_in_half_topic | (name != "queue_offset")))
         if missing.transaction_ids:
             ids = pa.array(missing.transaction_ids, pa.string())
-            hit |= np.asarray(pc.is_in(self._names[0], value_set=ids))
+            hit |= np.asarray(pc.is_in(self._chains.ids, value_set=ids))
         if missing.copy_born_ms is not None:
             hit |= self._may_have_copy(missing)
         return hit
@@ -175,16 +176,16 @@ class MissingRule:
 
         If no other copy was born at the same time, it is an original, unless its original has left the log.
         """
-        judged, halves = self._judged, self._judged.halves
+        halves = self._halves
         is_here = self._in(missing.store).halves
         is_it = is_here & (self._offsets == missing.begin_offset)
         others = is_here & ~is_it & (halves.integers("born_time_ms") == missing.copy_born_ms)
-        view = judged.views[missing.store]
+        view = self._chains.views[missing.store]
         if view.log_begin_offset:
             waited_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
             others |= is_it & (waited_ms >= view.settings.transaction_time_out_ms)
         if not others.any():
-            return np.zeros(judged.chains.count, np.bool_)
+            return np.zeros(self._chains.count, np.bool_)
         return halves.any_of(others | is_it)
 
     def _behind(self, missing: MissingRange) -> Bools:
@@ -195,19 +196,19 @@ class MissingRule:
         return self._by_records(self._in(missing.store), missing.hidden)
 
     def _by_records(self, here: _InStore, hidden: HiddenRecords) -> Bools:
-        hit = np.zeros(self._judged.chains.count, np.bool_)
+        hit = np.zeros(self._chains.count, np.bool_)
         for topic in hidden.topics:
             hit |= self._by_topic(here, topic)
         for gap in hidden.gaps:
             hit |= self._by_gap(here, gap)
         if hidden.ended_offsets:
             hit |= self._are_at(here, hidden.ended_offsets)
-            hit |= ~self._judged.halves.has
+            hit |= ~self._halves.has
         return hit
 
     def _are_at(self, here: _InStore, offsets: tuple[int, ...]) -> Bools:
         """Return the transactions with a half copy at one of some places in the log of a store."""
-        return self._judged.halves.any_of(here.halves & np.isin(self._offsets, np.array(offsets, np.int64)))
+        return self._halves.any_of(here.halves & np.isin(self._offsets, np.array(offsets, np.int64)))
 
     def _by_topic(self, here: _InStore, hidden: HiddenTopic) -> Bools:
         """Return the transactions that the hidden records of one topic can belong to."""
@@ -223,7 +224,7 @@ class MissingRule:
         elif name in WAITING_TOPICS:
             mine = np.ones(len(is_open), np.bool_)
         else:
-            mine = np.asarray(pc.fill_null(pc.equal(self._topics, name), True))
+            mine = np.asarray(pc.fill_null(pc.equal(self._chains.real_topics, name), True))
         may_have_key = self._may_have_key(hidden)
         own: Bools = mine & began & may_have_key
         if name in _HALVES:
@@ -241,7 +242,7 @@ class MissingRule:
 
     def _may_have_key(self, hidden: HiddenTopic) -> Bools:
         """Return the transactions that have a key with one of the hashes; all if the hashes are unknown."""
-        everyone = np.ones(self._judged.chains.count, np.bool_)
+        everyone = np.ones(self._chains.count, np.bool_)
         if hidden.key_hashes is None:
             return everyone
         if hidden.topic not in self._hashes:
@@ -259,14 +260,13 @@ class MissingRule:
         the id, so a business key, which transactions may share, decides nothing. A transaction without an id may have
         any.
         """
-        ids, own_keys = self._names
-        names = ids.to_pylist()
+        names, own_keys = self._chains.ids.to_pylist(), self._chains.first_of("keys").to_pylist()
         by_id = np.full(len(names), _NOWHERE, np.int64)
         known = [number for number, name in enumerate(names) if name is not None]
         by_id[known] = key_hashes([f"{topic}#{names[number]}".encode() for number in known])
         pairs = [
             (number, key)
-            for number, text in enumerate(own_keys.to_pylist()) if text and self._is_prepared[number]
+            for number, text in enumerate(own_keys) if text and self._is_prepared[number]
             for key in text.split(" ") if key
         ]
         texts = [f"{topic}#{key}" for _, key in pairs]
@@ -291,5 +291,5 @@ class MissingRule:
     def _is_clear_of_finals(self, gap: UnexplainedBytes) -> Bools:
         """Return the transactions without a COMMIT record in a gap."""
         clear = pa.array(gap.clear_topics, pa.string())
-        found: Bools = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=clear), False))
+        found: Bools = np.asarray(pc.fill_null(pc.is_in(self._chains.real_topics, value_set=clear), False))
         return found & set(gap.clear_topics).issuperset(WAITING_TOPICS)

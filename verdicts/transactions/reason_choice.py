@@ -41,7 +41,7 @@ def _is_about(judged: Judgement, rows: Int64s, copies: Bools) -> Bools:
     """Whether the reason is about one of the given half copies."""
     if not copies.any():
         return np.zeros(len(rows), np.bool_)
-    found: Bools = judged.halves.has[rows] & copies[judged.reason_copy[rows]]
+    found: Bools = judged.chains.halves.has[rows] & copies[judged.found.reason_copy[rows]]
     return found
 
 
@@ -54,24 +54,24 @@ def _of_committed(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_rolled_back(judged: Judgement, rows: Int64s) -> Choices:
-    names_offset = np.asarray(pc.is_valid(judged.marks.table["half_commit_log_offset"]))
-    by_offset = names_offset[judged.first_own_mark[rows]]
+    names_offset = np.asarray(pc.is_valid(judged.chains.marks.table["half_commit_log_offset"]))
+    by_offset = names_offset[judged.found.first_own_mark[rows]]
     return [
-        (by_offset & judged.has_rollback_record[rows], "rollback_record"), (by_offset, "rocksdb_op_message"),
+        (by_offset & judged.chains.has_rollback_record[rows], "rollback_record"), (by_offset, "rocksdb_op_message"),
         _else(rows, "op_message"),
     ]  # fmt: skip
 
 
 def _of_pending(judged: Judgement, rows: Int64s) -> Choices:
-    is_diverted = judged.chains.diverted_halves[judged.halves.last[rows]]
+    is_diverted = judged.chains.diverted_halves[judged.chains.halves.last[rows]]
     return [
-        *_of_rocksdb(judged, rows), *_of_prepared(judged, rows), (judged.is_copied_later[rows], "copied_later"),
+        *_of_rocksdb(judged, rows), *_of_prepared(judged, rows), (judged.found.is_copied_later[rows], "copied_later"),
         (is_diverted, "diverted"), _else(rows, "check_to_come"),
     ]  # fmt: skip
 
 
 def _of_rocksdb(judged: Judgement, rows: Int64s) -> Choices:
-    others = judged.others
+    others = judged.copies.others
     choices = [
         (others.is_recorded, "rocksdb_in_table"), (~others.has_tables, "rocksdb_not_dropped_yet"),
         (others.last_offset == NONE, "rocksdb_table_empty"), (others.is_rocksdb, "rocksdb_behind_table"),
@@ -80,7 +80,7 @@ def _of_rocksdb(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_prepared(judged: Judgement, rows: Int64s) -> Choices:
-    others = judged.others
+    others = judged.copies.others
     asks = ~others.never_asks
     choices = [
         (others.is_unanswerable & others.is_predicted, "prepared_refused_after_start"),
@@ -101,20 +101,20 @@ def _of_prepared(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
-    without_copy = judged.is_without_copy[rows]
+    without_copy = judged.found.is_without_copy[rows]
     return [
-        (without_copy & _is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_dropped"),
+        (without_copy & _is_about(judged, rows, judged.copies.others.is_rocksdb), "rocksdb_dropped"),
         (without_copy, "dropped_without_copy"), _else(rows, "discard_copy"),
     ]  # fmt: skip
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    is_unread = judged.event_per_copy == Event.SKIPPED
+    is_unread = judged.copies.future.event == Event.SKIPPED
     return [
-        (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
-        (_is_about(judged, rows, judged.is_slotless_per_copy), "without_slot"),
+        (_is_about(judged, rows, judged.copies.others.is_rocksdb), "rocksdb_never_known"),
+        (_is_about(judged, rows, judged.copies.is_slotless), "without_slot"),
         (_is_about(judged, rows, is_unread), "slot_unread"),
-        (_is_about(judged, rows, judged.is_hidden_per_copy), "hidden_by_number"), _else(rows, "check_passed"),
+        (_is_about(judged, rows, judged.copies.is_hidden), "hidden_by_number"), _else(rows, "check_passed"),
     ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, scatter
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.reason_choice import Codes
@@ -73,7 +74,7 @@ def _clauses(
     for flag, clause in _OF_FLAGS.items():
         yield flags[flag] & (codes != NUMBERS.get(_SAME_AS_CODE.get(flag, ""), NO_CODE)), clause
     is_pending, is_never_asked = judged.state.are(State.PENDING), futures.is_never_asked
-    yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
+    yield is_pending & (judged.found.marks_count > 0), "; another of its half messages was rolled back"
     yield (
         is_pending & futures.is_spent,
         "; its {checks_count} checks reach transactionCheckMax {check_max}: the next round of {check} {discards} it "
@@ -147,111 +148,112 @@ class Values:
 
     @cached_property
     def _copies(self) -> Int64s:
-        return self._judged.reason_copy[self._rows]
+        return self._judged.found.reason_copy[self._rows]
 
     @property
     def half_offset(self) -> pa.Array:
         """Its commit-log offset."""
-        return text(self._judged.halves.integers("commit_log_offset")[self._copies])
+        return text(self._judged.chains.halves.integers("commit_log_offset")[self._copies])
 
     @property
     def half_number(self) -> pa.Array:
         """The number in a prepared record, which is that of its slot in the state table."""
-        return text(self._judged.halves.integers("queue_offset")[self._copies])
+        return text(self._judged.chains.halves.integers("queue_offset")[self._copies])
 
     @property
     def open_slot(self) -> pa.Array:
         """Its slot of the state table that is open."""
-        return text(self._judged.others.open_slot[self._copies])
+        return text(self._judged.copies.others.open_slot[self._copies])
 
     @property
     def decided_slot(self) -> pa.Array:
         """Its slot of the state table that is decided."""
-        return text(self._judged.others.decided_slot[self._copies])
+        return text(self._judged.copies.others.decided_slot[self._copies])
 
     @property
     def checks_made(self) -> pa.Array:
         """Its number of checks in the RocksDB table."""
-        numbers = self._judged.others.checks[self._copies]
+        numbers = self._judged.copies.others.checks[self._copies]
         return pc.if_else(pa.array(numbers == 1), "1 check", joined(text(numbers), " checks"))
 
     @property
     def last_half_of_table(self) -> pa.Array:
         """The last half that the broker has written into the RocksDB table."""
-        return text(self._judged.others.last_offset[self._copies])
+        return text(self._judged.copies.others.last_offset[self._copies])
 
     # -- the newest half copy -----------------------------------------------------------------------------------------
 
     @cached_property
     def _newest(self) -> Int64s:
-        return self._judged.halves.last[self._rows]
+        return self._judged.chains.halves.last[self._rows]
 
     @property
     def newest_queue_offset(self) -> pa.Array:
         """Its half queue offset."""
-        return text(self._judged.halves.integers("queue_offset")[self._newest])
+        return text(self._judged.chains.halves.integers("queue_offset")[self._newest])
 
     @property
     def newest_offset(self) -> pa.Array:
         """Its commit-log offset."""
-        return text(self._judged.halves.integers("commit_log_offset")[self._newest])
+        return text(self._judged.chains.halves.integers("commit_log_offset")[self._newest])
 
     @property
     def newest_slot(self) -> pa.Array:
         """The slot of the half queue that leads to it."""
-        return text(self._judged.slot_per_copy[self._newest])
+        return text(self._judged.copies.slot[self._newest])
 
     @property
     def hiding_offset(self) -> pa.Array:
         """Commit-log offset of the op message of another half message that names its slot."""
-        return text(self._judged.hiding_offset_per_copy[self._newest])
+        return text(self._judged.copies.hiding_offset[self._newest])
 
     @property
     def check_cursor(self) -> pa.Array:
         """The cursor of the check in its queue."""
-        return text(self._judged.cursor_per_copy[self._newest])
+        return text(self._judged.copies.cursor[self._newest])
 
     @property
     def newest_checks_count(self) -> pa.Array:
         """The number of its checks so far."""
-        return text(self._judged.newest_checks[self._rows])
+        halves = self._judged.chains.halves
+        return text(halves.newest(halves.integers("checks_count", 0))[self._rows])
 
     # -- what ended it ------------------------------------------------------------------------------------------------
 
     @property
     def checks_count(self) -> pa.Array:
         """The highest number of checks of its copies."""
-        return text(self._judged.checks_count[self._rows])
+        return text(self._judged.found.checks_count[self._rows])
 
     @property
     def discard_offset(self) -> pa.Array:
         """Commit-log offset of its last discard copy."""
-        discards = self._judged.discards
+        discards = self._judged.chains.discards
         return text(discards.integers("commit_log_offset")[discards.last[self._rows]])
 
     @cached_property
     def _final(self) -> Int64s:
-        return self._judged.finals.first[self._rows]
+        return self._judged.chains.finals.first[self._rows]
 
     @property
     def final_offset(self) -> pa.Array:
         """Commit-log offset of its first COMMIT record."""
-        return text(self._judged.finals.integers("commit_log_offset")[self._final])
+        return text(self._judged.chains.finals.integers("commit_log_offset")[self._final])
 
     @property
     def half_of_final(self) -> pa.Array:
         """Why the half that the COMMIT record names is not in the log; empty if it is."""
-        judged = self._judged
-        is_gone = ~(judged.halves.has | judged.discards.has)[self._rows]
-        return self._where_half_was(judged.finals.integers("prepared_transaction_offset")[self._final], is_gone)
+        chains = self._judged.chains
+        is_gone = ~(chains.halves.has | chains.discards.has)[self._rows]
+        return self._where_half_was(chains.finals.integers("prepared_transaction_offset")[self._final], is_gone)
 
     @property
     def commits_count(self) -> pa.Array:
         """The number of its COMMIT records."""
-        return text(self._judged.commits_count[self._rows])
+        return text(self._judged.chains.commits_count[self._rows])
 
     def _by_rollback(self, of_record: str, of_op: str) -> pa.Array:
-        return pc.if_else(pa.array(self._judged.has_rollback_record[self._rows]), of_record, of_op)
+        return pc.if_else(pa.array(self._judged.chains.has_rollback_record[self._rows]), of_record, of_op)
 
     @property
     def rollback_before(self) -> pa.Array:
@@ -274,29 +276,29 @@ class Values:
     @property
     def reserved_hours(self) -> pa.Array:
         """The fileReservedTime of its broker."""
-        hours = {name: view.settings.file_reserved_time_hours for name, view in self._judged.views.items()}
-        return text(self._judged.per_transaction(hours)[self._rows])
+        return self._of_store(lambda view: view.settings.file_reserved_time_hours)
 
     @property
     def check_max(self) -> pa.Array:
         """The transactionCheckMax of its broker."""
-        most = {name: view.settings.transaction_check_max for name, view in self._judged.views.items()}
-        return text(self._judged.per_transaction(most)[self._rows])
+        return self._of_store(lambda view: view.settings.transaction_check_max)
 
     @property
     def discards(self) -> pa.Array:
         """What the check does with a transaction that had all its checks."""
-        is_dropped = self._judged.newest_is(self._judged.others.is_rocksdb)[self._rows]
+        is_dropped = self._judged.chains.halves.newest_is(self._judged.copies.others.is_rocksdb)[self._rows]
         return pa.array(["discards", "drops"]).take(pa.array(is_dropped.astype(np.int64)))
 
     @property
     def cut(self) -> pa.Array:
         """Where the next start cuts the log off."""
-        cuts = {
-            name: -1 if view.future is None or view.future.log_cut is None else view.future.log_cut
-            for name, view in self._judged.views.items()
-        }
-        return joined("commit-log offset ", text(self._judged.per_transaction(cuts)[self._rows]))
+        cuts = self._of_store(
+            lambda view: -1 if view.future is None or view.future.log_cut is None else view.future.log_cut
+        )
+        return joined("commit-log offset ", cuts)
+
+    def _of_store(self, number_of: Callable[[StoreView], int]) -> pa.Array:
+        return text(self._judged.copies.per_transaction(number_of)[self._rows])
 
     @property
     def stop(self) -> pa.Array:
@@ -305,10 +307,10 @@ class Values:
 
     @cached_property
     def _mark(self) -> Int64s:
-        return self._judged.first_own_mark[self._rows]
+        return self._judged.found.first_own_mark[self._rows]
 
     def _of_mark(self, name: str) -> Int64s:
-        return self._judged.marks.integers(name)[self._mark]
+        return self._judged.chains.marks.integers(name)[self._mark]
 
     @property
     def mark_offset(self) -> pa.Array:
@@ -338,16 +340,16 @@ class Values:
             ", and no half message begins at the offset that it names",
             ", and the bytes at the offset that it names are missing",
         ])  # fmt: skip
-        kinds = np.where(named < self._judged.log_begin[self._rows], 1, 2)
-        for view in self._judged.views.values():
-            for missing in view.missing:
-                kinds[(named >= missing.begin_offset) & (named < missing.end_offset)] = 3
+        begins = self._judged.copies.per_transaction(lambda view: view.log_begin_offset)[self._rows]
+        kinds = np.where(named < begins, 1, 2)
+        for missing in (one for view in self._judged.chains.views.values() for one in view.missing):
+            kinds[(named >= missing.begin_offset) & (named < missing.end_offset)] = 3
         return words.take(pa.array(np.where(is_gone, kinds, 0)))
 
     @property
     def asked_by_slot(self) -> pa.Array | str:
         """A clause if the state table still has an open slot for a decided transaction; else empty."""
-        others, newest = self._judged.others, self._newest
+        others, newest = self._judged.copies.others, self._newest
         if not others.is_asked.any():
             return ""
         is_refused = pa.array(others.is_unanswerable[newest])
@@ -356,6 +358,6 @@ class Values:
             " of the state table is still open: the broker checks it again, and ",
             pc.if_else(is_refused, "every answer is refused", "every answer writes one more record"),
         )
-        return pc.if_else(pa.array(others.is_asked[newest] & self._judged.halves.has[self._rows]), words, "")
+        return pc.if_else(pa.array(others.is_asked[newest] & self._judged.chains.halves.has[self._rows]), words, "")
 
 

@@ -13,7 +13,6 @@ The check makes no difference between these half messages: it skips a slot whose
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,16 +42,16 @@ class SharedMarks:
     is_ambiguous: Bools
 
 
-def shared_marks(chains: Chains, views: Mapping[str, StoreView]) -> SharedMarks:
+def shared_marks(chains: Chains) -> SharedMarks:
     """Return which op marks are not, or not certainly, the decision of the half copy whose number they name."""
     marks, of_mark = chains.marks, chains.half_of_mark
     places = np.append(chains.halves.integers("commit_log_offset"), -1)[of_mark]
     by_number = (of_mark >= 0) & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
     offsets = marks.integers("commit_log_offset")
     result = SharedMarks(by_number & (offsets < places), np.zeros(len(marks), np.bool_))
-    for name, view in views.items():
+    for name, view in chains.views.items():
         if len(view.half_numbers.numbers):
-            here = by_number & np.asarray(pc.equal(marks.table["store"], name))
+            here = by_number & marks.are_in([name])
             _assign(result, view, chains, np.flatnonzero(here & _are_shared(chains, view.half_numbers)), places)
     return result
 
@@ -107,7 +106,7 @@ def _owners(view: StoreView, number: int, ops: list[tuple[int, int]]) -> dict[in
     return owners
 
 
-def misplaced_copies(chains: Chains, views: Mapping[str, StoreView], slots: Int64s) -> tuple[Int64s, Int64s, Bools]:
+def misplaced_copies(chains: Chains, slots: Int64s) -> tuple[Int64s, Int64s, Bools]:
     """Return the slot that leads to each half copy, the op message that settles it there, and which share a number.
 
     `slots`: the queue offsets of the copies, which nearly all have as their slot.
@@ -116,11 +115,11 @@ def misplaced_copies(chains: Chains, views: Mapping[str, StoreView], slots: Int6
     halves = chains.halves
     found, settling = slots.copy(), np.full(len(halves), BY_MARKS, np.int64)
     is_shared = np.zeros(len(halves), np.bool_)
-    for name, view in views.items():
+    for name, view in chains.views.items():
         table = view.half_numbers
         if not table:
             continue
-        here = np.asarray(pc.equal(halves.table["store"], name)) & (halves.integers("queue_id") == 0)
+        here = halves.are_in([name]) & (halves.integers("queue_id") == 0)
         places = halves.integers("commit_log_offset")
         is_shared |= here & np.isin(places, table.places) & np.isin(slots, table.numbers)
         if len(table.offsets):

@@ -31,29 +31,28 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
     are lost too, if the check has begun again at an older cursor since. What was in memory at a past time was written
     later, unless the kill followed within that interval; and what was committed later had not been rolled back.
     """
-    halves = judged.halves
+    copies, halves = judged.copies, judged.chains.halves
     if not len(halves):
         return np.zeros(judged.chains.count, np.bool_)
-    held = judged.per_transaction({name: _held_ms(view) for name, view in judged.views.items()})
-    end = judged.per_transaction({name: view.killed_time_ms or 0 for name, view in judged.views.items()})
-    is_cut = judged.per_transaction({name: int(_is_cut(view)) for name, view in judged.views.items()}) > 0
-    time_out = judged.per_transaction(
-        {name: view.settings.transaction_time_out_ms for name, view in judged.views.items()}
-    )
+    held, is_cut = copies.per_transaction(_held_ms), copies.per_transaction(_is_cut) > 0
+    end = copies.per_transaction(lambda view: view.killed_time_ms or 0)
+    time_out = copies.per_transaction(lambda view: view.settings.transaction_time_out_ms)
     immunity = halves.integers("immunity_seconds")[halves.last] * 1000
     occasion = halves.integers("store_time_ms")[halves.last]
     in_window = is_cut & (occasion + np.maximum(time_out, immunity) >= end - held)
-    in_half_topic = halves.has & ~judged.newest_is(judged.others.is_other)
-    is_open = judged.state.are(State.PENDING) | (judged.state.are(State.DISCARDED) & ~judged.is_without_copy)
+    in_half_topic = halves.has & ~halves.newest_is(copies.others.is_other)
+    is_open = judged.state.are(State.PENDING) | (judged.state.are(State.DISCARDED) & ~judged.found.is_without_copy)
     found: Bools = is_open & in_half_topic & (held > 0) & (in_window | is_checked_again)
-    return found & ~judged.is_committed_later
+    # A COMMIT record of a half in the half topic was written after the given past time.
+    return found & ~halves.any_of(copies.are_identified(lambda view: view.later_commit_hashes))
 
 
 def lost_ops_words(judged: Judgement) -> pa.Array:
     """Return the clause of the reason for each transaction."""
-    views = list(judged.views.values())
-    chosen = judged.per_transaction({view.store: number for number, view in enumerate(views)})
-    words = np.array([_words(view) for view in views] or [""], object)
+    views = judged.chains.views
+    numbers = {name: number for number, name in enumerate(views)}
+    chosen = judged.copies.per_transaction(lambda view: numbers[view.store])
+    words = np.array([_words(view) for view in views.values()] or [""], object)
     return pa.array(words[chosen].tolist(), pa.string())
 
 
