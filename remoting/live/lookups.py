@@ -1,6 +1,6 @@
 """Lookups at live brokers: pending transactions, single transactions, all transactions.
 
-A live broker is a source of the same witnesses as files; only `rmqtx.verdicts.transactions.judge.judge` judges them.
+A live broker is a source of the same witnesses as files; `rmqtx.verdicts.causes.judging` judges them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,12 @@ from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.lookups import short_note, undecidable_findings, undecidable_of
 from rmqtx.verdicts.audit.place_search import PlaceWords
 from rmqtx.verdicts.audit.timeline import RecordName, record_names
-from rmqtx.verdicts.causes import strengths
-from rmqtx.verdicts.causes.groups import habits_of
+from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import rows_by_id
 from rmqtx.verdicts.model.witnesses import Witnesses
-from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 from rmqtx.verdicts.transactions.measures import MEASURES
 
 
@@ -224,26 +222,26 @@ def _reading(
         fact.check_stops[:] = live_stops(fact, source)
         fact.future = predict_from_live(fact, source)
     del parts, named  # so that many transactions take the memory of their rows only once
-    views = {fact.root: fact.view() for fact in known}
-    judged = judge(witnesses, views, columns) if known else chosen_schema(columns).empty_table()
+    schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
+    judging = Judging(
+        {fact.root: fact.view() for fact in known}, tuple(schema.names),
+        {fact.root: fact.evidence() for fact in known} if with_check else {},
+        {fact.root: fact.future for fact in known if fact.future is not None},
+    )
+    judged = judging.judged(witnesses)
     del witnesses
     rows = choose(judged)
     del sources
-    schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     if "state" in columns:
         reading.undecidable = undecidable_of(judged)
     reading.findings.extend(undecidable_findings(reading.undecidable) if rows.num_rows < judged.num_rows else [])
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
-    reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
-    if with_check:
-        reading.evidence = {fact.root: fact.evidence() for fact in known}
+    judging.report(reading)
     if "reason" in columns:
         rows = with_producers(_with_what_cannot_be_known(rows, known), brokers, members)
-    if "causes" in columns:
-        rows = strengths.with_causes(rows, reading.evidence)
-        reading.habits = habits_of(judged, reading.evidence)
-    reading.batches = rows.select(schema.names).to_batches()
+    reading.habits = judging.habits(judged)
+    reading.batches = judging.with_causes(rows).to_batches()
     return reading
 
 

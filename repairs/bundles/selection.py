@@ -25,7 +25,7 @@ from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import rows_named, show
 from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
-from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses

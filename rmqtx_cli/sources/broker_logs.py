@@ -120,18 +120,14 @@ class BrokerLogs:
     def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from rmqtx.verdicts.causes.groups import habits_of
-        from rmqtx.verdicts.causes.strengths import with_causes
+        from rmqtx.verdicts.causes.judging import Judging
         from rmqtx.verdicts.model.group_habits import Habits
 
         facts, habits = self.with_logs(reading.evidence), Habits()
         for batch in batches:
-            if "causes" in batch.schema.names:
-                rows = pa.Table.from_batches([batch])
-                habits.update(habits_of(rows, facts))
-                yield from with_causes(rows, facts).to_batches()
-            else:
-                yield batch
+            rows, judging = pa.Table.from_batches([batch]), Judging({}, tuple(batch.schema.names), facts)
+            habits.update(judging.habits(rows))
+            yield from judging.with_causes(rows).to_batches()
         reading.habits = habits
 
     def events_of(self, number: int) -> list[dict[str, Any]] | None:

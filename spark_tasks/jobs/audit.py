@@ -28,7 +28,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.joins import joined_marks, unresolved
-from rmqtx.spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, JudgedBy, RowForm, as_rows
+from rmqtx.spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
 from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
     FACTS,
@@ -45,13 +45,11 @@ from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results, s
 from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.causes.groups import habits_of
-from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded, store_evidence
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
-from rmqtx.verdicts.model.check_stop import CheckStop
-from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
@@ -84,16 +82,18 @@ def audit(
     Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
     """
     reading = VerdictReading(chosen_schema({*TRANSACTIONS.names, *measures}), [])
-    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress, tuple(measures))
-    reading.batches = with_log_copies(_audit(task, reading, temporary_directory), stores, reading)
+    task = SparkAudit(spark, stores, settings_of, reading, at_ms, split_bytes, progress)
+    batches = _audit(task, reading, tuple(reading.schema.names), temporary_directory)
+    reading.batches = with_log_copies(batches, stores, reading)
     return reading
 
 
-def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+def _audit(
+    task: SparkAudit, reading: VerdictReading, columns: tuple[str, ...], temporary_directory: str | None
+) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
-            judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
-            task.report(reading)
+            judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS, columns))
             try:
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
@@ -133,21 +133,21 @@ def transactions(
 
     Findings, coverage and notes are added to `reading`.
     """
-    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
+    reading = VerdictReading(TRANSACTIONS, []) if reading is None else reading
+    task = SparkAudit(spark, stores, settings_of, reading, at_ms, split_bytes, None)
     try:
         frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
     except BaseException:
         task.release()
         raise
-    if reading is not None:
-        task.report(reading)
     return Judged(frame, task.partitions_count, task.release)
 
 
 class SparkAudit:
     """One audit: the results that its Spark jobs pass to later ones.
 
-    Call `judged` once, then `report`, and `release` when the rows have been read.
+    Call `judged` once, which adds findings, coverage and notes to `reading`, and `release` when the rows have been
+    read.
     """
 
     def __init__(
@@ -155,13 +155,13 @@ class SparkAudit:
         spark: SparkSession,
         stores: list[Store],
         settings_of: SettingsOf,
+        reading: VerdictReading,
         at_ms: int | None,
         split_bytes: int | None,
         progress: Progress | None,
-        measures: tuple[str, ...] = (),
     ) -> None:
         self.spark = spark
-        self._measures = measures
+        self._reading = reading
         self._stores = stores
         # Settings come from small files beside the log; a dictionary can be pickled, a function may not.
         self._settings = {store.root: settings_of(store) for store in stores}
@@ -170,51 +170,38 @@ class SparkAudit:
         self.progress = progress
         self._scan: DataFrame | None = None
         self.partitions_count = PARTITIONS_MIN
-        self.coverage: list[Any] = []
-        self.findings: list[Any] = []
-        self.notes: list[Note] = []
-        self.check_stops: list[CheckStop] = []
-        self.predicted: dict[str, Prediction] = {}
-        self.evidence: dict[str, StoreEvidence] = {}
-
-    def report(self, reading: VerdictReading) -> None:
-        """Add findings, coverage and notes to a reading, after the scan."""
-        reading.coverage.extend(self.coverage)
-        reading.findings.extend(self.findings)
-        reading.notes.extend(self.notes)
-        reading.check_stops.extend(self.check_stops)
-        reading.predicted |= self.predicted
-        reading.evidence |= self.evidence
 
     def release(self) -> None:
         """Unpersist the scan."""
         if self._scan is not None:
             self._scan.unpersist()
 
-    def judged(self, form: RowForm, schema: Any) -> DataFrame:
-        """Return the verdicts in some form, not computed yet; the scan is computed."""
+    def judged(self, form: RowForm, schema: Any, columns: tuple[str, ...] = tuple(TRANSACTIONS.names)) -> DataFrame:
+        """Return columns of the verdicts in some form, not computed yet; the scan is computed."""
         facts, plan = self._begin()
-        self.notes += [note for fact in facts for note in fact.notes]
-        self.check_stops += [stop for fact in facts for stop in fact.check_stops]
+        report_begun(self._reading, facts)
         scan = self._scan_splits(plan)
         parts = self._split_facts(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}
         if len(counted) < len(parts):
             scan = scan.filter(scan["split"].isin(sorted(counted)))
-        conclusions = self._conclude(facts, plan, scan, [(part, number) for part, number in parts
-                                                         if part.split.number in counted])
+        concluded = self._conclude(facts, plan, scan, [(part, number) for part, number in parts
+                                                       if part.split.number in counted])
+        conclusions = [conclusion for conclusion, _ in concluded]
         damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
         if damaged:
             scan = scan.unionByName(self.spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
-        views = self._views({conclusion.facts.store.root: conclusion.facts for conclusion in conclusions})
-        self.predicted |= {conclusion.facts.store.root: conclusion.facts.predicted for conclusion in conclusions}
+        known = {conclusion.facts.store.root: conclusion.facts for conclusion in conclusions}
         for conclusion in conclusions:
-            self.coverage.extend(conclusion.coverage)
-            self.findings.extend(conclusion.facts.findings)
+            report_concluded(self._reading, conclusion)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        roots = tuple(store.root for store in self._stores)
-        known = Shared.of(JudgedBy(roots, views, self.evidence))
-        judge = Judge(known, form, self._measures)
+        judging = Judging(
+            self._views(known), columns,
+            {found.facts.store.root: evidence for found, evidence in concluded if found.facts.past_ms is None},
+            {root: fact.predicted for root, fact in known.items()},
+        )
+        judging.report(self._reading)
+        judge = Judge(Shared.of(judging), form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
@@ -236,7 +223,8 @@ class SparkAudit:
         from pyspark import StorageLevel
 
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
-        self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
+        path = "the accelerator" if fast else "the reference path"
+        self._reading.notes.append(Note(NoteKind.HOW, f"scanned by {path}"))
         self._counts = None if self.progress is None else ScanCounts.of(self.spark)
         task = ScanForWitnesses(Shared.of(plan), self.partitions_count, self._at_ms, fast, self._counts)
         # On disk, so that it does not take the memory that tasks need.
@@ -255,7 +243,7 @@ class SparkAudit:
 
     def _conclude(
         self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[SplitFacts, int]]
-    ) -> list[Conclusion]:
+    ) -> list[tuple[Conclusion, StoreEvidence]]:
         count = sum(count for _, count in parts)
         show_phase(self.progress, "concluding the stores", 0, 1)
         with described(self.spark, "audit: decisions that name no half copy of their split"):
@@ -266,11 +254,7 @@ class SparkAudit:
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
             tasks.append((fact, scanned, unmatched.get(number, (none, none))))
         with described(self.spark, "audit: conclude the stores"):
-            concluded = results(self.spark, _conclude_store, tasks)
-        self.evidence |= {
-            found.facts.store.root: evidence for found, evidence in concluded if found.facts.past_ms is None
-        }
-        return [found for found, _ in concluded]
+            return results(self.spark, _conclude_store, tasks)
 
     def _views(self, facts: dict[str, StoreFacts]) -> dict[str, StoreView]:
         """Return the views of the stores; several are compared with each other, in a task, which can read them."""

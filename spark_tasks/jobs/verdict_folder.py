@@ -58,10 +58,9 @@ def audit_into(
     Raises: UnwritableFile.
     """
     reading = VerdictReading(TRANSACTIONS, [])
-    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    task = SparkAudit(spark, stores, settings_of, reading, at_ms, split_bytes, progress)
     try:
         frame = task.judged(IntoFolder(folder), WRITTEN_COLUMNS)
-        task.report(reading)
         phase = Phase("judging and writing", task.partitions_count)
         with described(spark, "audit: judge the transactions and write them"), tracked(spark, phase, progress):
             rows = frame.collect()

@@ -1,4 +1,4 @@
-"""The task that judges the transactions of a partition: witnesses in, verdicts out, by one call of `judge`."""
+"""The task that judges the transactions of a partition: witnesses in, verdicts out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.readers.model.tables import MARKS
 from rmqtx.spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
 from rmqtx.spark_tasks.session.handover import Handover
 from rmqtx.spark_tasks.session.tasks import Shared, from_bytes, working
-from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
-from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
-from rmqtx.verdicts.transactions.judge import judge
 
 #: The columns of ROWS that the task needs; `key` is the partition.
 JUDGED = ("split", "store", "key", "witness", "data")
@@ -40,26 +37,15 @@ def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from verdicts.to_batches()
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBy:
-    """What all tasks that judge need. Shape: `roots` are the stores by number."""
-
-    roots: tuple[str, ...]
-    views: dict[str, StoreView]
-    evidence: dict[str, StoreEvidence]
-
-
 @dataclass(frozen=True)
 class Judge:
     """Judges the witnesses of one partition, or of several partitions with common transactions.
 
-    Shape: `measures` are columns of MEASURES, which are added to those of TRANSACTIONS. The verdicts do not depend on
-           the order of rows.
+    Shape: `judging` has the stores in the order of their numbers. The verdicts do not depend on the order of rows.
     """
 
-    known: Shared[JudgedBy]
+    judging: Shared[Judging]
     form: RowForm
-    measures: tuple[str, ...] = ()
 
     @property
     def __name__(self) -> str:  # Spark shows it
@@ -70,10 +56,9 @@ class Judge:
         given = [batch for batch in batches if batch.num_rows]
         if given:
             with working():
-                known = self.known.value
-                witnesses = _witnesses(pa.Table.from_batches(given), known.roots)
-                verdicts = judge(witnesses, known.views, {*TRANSACTIONS.names, *self.measures})
-                verdicts = with_causes(verdicts, known.evidence)
+                judging = self.judging.value
+                witnesses = _witnesses(pa.Table.from_batches(given), tuple(judging.views))
+                verdicts = judging.with_causes(judging.judged(witnesses))
                 yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +27,15 @@ from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.log_copies import NEEDED_OF_SHARED, with_log_copies
 from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
-from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
-from rmqtx.verdicts.causes.groups import habits_of
-from rmqtx.verdicts.causes.store_evidence import store_evidence
-from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded
 from rmqtx.verdicts.evidence.belonging import tied_groups
-from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
-from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
-from rmqtx.verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.verdicts.transactions.judge import chosen_schema
 
 #: Log bytes whose transactions are judged at once.
 PARTITION_BYTES = 64 << 20
@@ -93,9 +87,7 @@ class _Verdict:
 
     spool: Spool
     numbers: tuple[int, ...]
-    views: dict[str, StoreView]
-    evidence: dict[str, StoreEvidence] = field(default_factory=dict)
-    schema: pa.Schema = TRANSACTIONS
+    judging: Judging
 
     def witnesses(self) -> Witnesses:
         """Return their witnesses, in log order."""
@@ -110,14 +102,8 @@ class _Verdict:
 
 
 def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits]:
-    names = task.schema.names
-    has_causes = "causes" in names
-    rows = judge(task.witnesses(), task.views, {*names, *(NEEDED_COLUMNS if has_causes else ())})
-    habits = Habits()
-    if has_causes:
-        rows = with_causes(rows, task.evidence)
-        habits = habits_of(rows, task.evidence)
-    return list(rows.select(names).combine_chunks().to_batches()), habits
+    rows = task.judging.judged(task.witnesses())
+    return task.judging.with_causes(rows).combine_chunks().to_batches(), task.judging.habits(rows)
 
 
 def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habits]:
@@ -129,7 +115,7 @@ def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habit
         return batches, habits
     assert task.spool.directory is not None
     path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, task.schema) as writer:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, chosen_schema(task.judging.columns)) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return path, habits
@@ -175,7 +161,8 @@ def _audit(
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
-    facts = _begun(reading, stores, settings_of, at_ms)
+    facts = begin(stores, settings_of, at_ms=at_ms)
+    report_begun(reading, facts.values())
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
@@ -191,16 +178,12 @@ def _audit(
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
-            views = views_of(facts)
-            if any(view.log is not None for view in views.values()):
-                schema = chosen_schema({*schema.names, *NEEDED_OF_SHARED})
-            reading.missing.extend(one for view in views.values() for one in view.missing)
-            reading.predicted |= {root: fact.predicted for root, fact in facts.items()}
-            reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}
-            tasks = [
-                _Verdict(spool, numbers, views, reading.evidence, schema)
-                for numbers in tied_partitions(ties, count)
-            ]
+            judging = Judging.of(facts, schema.names)
+            if any(view.log is not None for view in judging.views.values()):
+                judging = replace(judging, columns=tuple(chosen_schema({*schema.names, *NEEDED_OF_SHARED}).names))
+            reading.missing.extend(one for view in judging.views.values() for one in view.missing)
+            judging.report(reading)
+            tasks = [_Verdict(spool, numbers, judging) for numbers in tied_partitions(ties, count)]
             if directory is None:
                 batches, habits = _judge_partition(tasks[0])
                 reading.habits.update(habits)
@@ -212,16 +195,6 @@ def _audit(
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 
 
-def _begun(
-    reading: VerdictReading, stores: Sequence[Store], settings_of: SettingsOf, at_ms: int | None
-) -> dict[str, StoreFacts]:
-    """Return the facts of the stores before their logs are read; what they predict is added to the reading."""
-    facts = {store.root: store_facts(store, settings_of, at_ms=at_ms) for store in stores}
-    reading.notes += [note for fact in facts.values() for note in fact.notes]
-    reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
-    return facts
-
-
 def _concluded(
     reading: VerdictReading, facts: dict[str, StoreFacts], parts: list[_SetAside], spool: Spool
 ) -> list[tuple[str, str]]:
@@ -230,9 +203,8 @@ def _concluded(
     for root in facts:
         mine = [part for part in parts if part.scanned.split.store.root == root]
         conclusion = conclude(facts[root], [part.scanned for part in mine])
-        reading.coverage.extend(conclusion.coverage)
+        report_concluded(reading, conclusion)
         facts[root] = conclusion.facts
-        reading.findings.extend(conclusion.facts.findings)
         ties.extend(conclusion.ties)
         damaged = _damaged_halves(conclusion, mine[0].stem, spool) if mine else []
         places = HalfPlaces.joined([*(part.places for part in mine), *damaged])

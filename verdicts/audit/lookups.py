@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,21 +31,20 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store, is_bundle
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
 from rmqtx.verdicts.audit.place_search import PlaceSearch
-from rmqtx.verdicts.causes import strengths
-from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.deadlines.deadline import is_open_row, open_rows
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin, future_findings
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
-from rmqtx.verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
     from rmqtx.readers.jobs.workers import Progress
@@ -75,7 +75,7 @@ def pending(
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     is_scan = scan or at_ms is not None
-    facts = {} if is_scan else {store.root: store_facts(store, settings_of, with_records=True) for store in stores}
+    facts = {} if is_scan else begin(stores, settings_of, with_records=True)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones)
     if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
@@ -103,7 +103,7 @@ def open_transactions(
     Damage: if the derived files cannot be trusted, the logs are scanned; None if they are longer than
             `scanned_bytes_max`.
     """
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    facts = begin(stores, settings_of)
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
         findings += [one for one in wrong if one.code not in _OF_START]
@@ -151,8 +151,7 @@ def show(
     """
     is_scan = scan or at_ms is not None
     place = named_place(identity) if places else None
-    has_facts = not is_scan or place is not None
-    facts = {store.root: store_facts(store, settings_of) for store in stores} if has_facts else {}
+    facts = begin(stores, settings_of) if not is_scan or place is not None else {}
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
     cell = keys_of_cell(identity) if places else ()
@@ -217,7 +216,7 @@ def lookup(
     Shape:  rows of TRANSACTIONS; nothing for an id without records. `scan`: by the whole log, with its findings.
     Order:  first half copy.
     """
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    facts = begin(stores, settings_of)
     reading = VerdictReading(TRANSACTIONS, [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
 
@@ -250,11 +249,10 @@ def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFa
     open_ones = rows.filter(is_open_row(rows))
     copies = pc.list_flatten(open_ones["half_copies"])  # copies of one log: the broker of any of them may discard it
     roots = {*open_ones["store"].to_pylist(), *pc.struct_field(copies, "store").to_pylist()}
-    reading.predicted |= {
-        root: fact.predicted for root, fact in facts.items() if root in roots or fact.predicted.passed_count
-    }
-    reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
-    return strengths.with_causes(rows, reading.evidence) if "causes" in rows.schema.names else rows
+    judging = Judging({}, tuple(rows.schema.names)).informed(facts)  # the rows are judged
+    shown = {root: one for root, one in judging.predicted.items() if root in roots or one.passed_count}
+    replace(judging, predicted=shown).report(reading)
+    return judging.with_causes(rows)
 
 
 def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -378,10 +376,10 @@ def _by_derived_files(
     for fact in facts.values():
         reading.findings.extend([*fact.findings, *_cursor_findings(fact)])
         reading.check_stops.extend(fact.check_stops)
-    views = views_of(facts)
+    judging = Judging(views_of(facts), tuple(reading.schema.names))
     _return_memory()
     # Nothing else holds the witnesses: their memory is free once they are grouped.
-    return judge(found.pop(), views, reading.schema.names)
+    return judging.judged(found.pop())
 
 
 def _cursor_findings(fact: StoreFacts) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -273,6 +273,13 @@ def _half_queue_end_by_log(store: Store) -> int:
     return end
 
 
+def begin(
+    stores: Iterable[Store], settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False
+) -> dict[str, StoreFacts]:
+    """Return the facts of the stores of one audit before any record is read; see `store_facts`."""
+    return {store.root: store_facts(store, settings_of, at_ms=at_ms, with_records=with_records) for store in stores}
+
+
 def store_facts(
     store: Store, settings_of: SettingsOf, *, at_ms: int | None = None, now_ms: int | None = None,
     with_records: bool = False,
@@ -280,8 +287,7 @@ def store_facts(
     """Return the facts of a store before its records are read, with the future of its half copies.
 
     `at_ms`: the time as of which it is judged, or that counts as now. `now_ms`: the moment of reading, if not given by
-    the store. `with_records`: keep the half copies that the
-    check will read, in `windows`.
+    the store. `with_records`: keep the half copies that the check will read, in `windows`.
     Damage: cursors that cannot be read are unknown and a finding.
     """
     cursors = check_cursors(store)

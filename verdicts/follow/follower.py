@@ -22,23 +22,18 @@ from rmqtx.readers.log.commit_log import written_bytes
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes
-from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.causes.store_evidence import store_evidence
-from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.evidence.belonging import tied_groups
-from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin
 from rmqtx.verdicts.follow.change_log import ChangeLog, forget_table
 from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, FollowDatabase, signed
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
-from rmqtx.verdicts.model.verdict_inputs import StoreView
-from rmqtx.verdicts.transactions.judge import judge
 
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000
@@ -123,17 +118,17 @@ class Follower:
         with self._database.naming_the_file():
             if self._changes is None:
                 forget_table(self._database)
-            facts = {store.root: store_facts(store, settings_of) for store in stores}  # cursors before records
+            facts = begin(stores, settings_of)  # cursors before records
             logs = [LogFollower(self._database, store) for store in stores]
             for log in logs:
                 log.begin()
             self._read_on(logs, progress)
-            views, evidence = self._conclude(step, logs, facts)
+            judging = self._conclude(step, logs, facts)
             for log in logs:
                 step.bytes_read += log.bytes_read
                 step.bytes_forgotten += log.bytes_forgotten
                 step.has_grown |= log.has_grown
-            yield from self._judge(step, views, evidence)
+            yield from self._judge(step, judging)
             if step.bytes_forgotten:
                 self._database.shrink()
 
@@ -152,9 +147,7 @@ class Follower:
 
     # -- facts of the stores ------------------------------------------------------------------------------------------
 
-    def _conclude(
-        self, step: FollowStep, logs: list[LogFollower], facts: dict[str, StoreFacts]
-    ) -> tuple[dict[str, StoreView], dict[str, StoreEvidence]]:
+    def _conclude(self, step: FollowStep, logs: list[LogFollower], facts: dict[str, StoreFacts]) -> Judging:
         database = self._database
         conclusions: list[tuple[LogFollower, Conclusion]] = []
         for log in logs:
@@ -162,12 +155,12 @@ class Follower:
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
         facts = {conclusion.facts.store.root: conclusion.facts for _, conclusion in conclusions}
-        views, evidence = views_of(facts), {root: store_evidence(fact) for root, fact in facts.items()}
+        judging = Judging.of(facts, TRANSACTIONS.names)
         with database.transaction():
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:
                 self._keep_damaged(log, conclusion)
-                words = view_words(views[log.store.root], evidence[log.store.root])
+                words = view_words(judging.views[log.store.root], judging.evidence[log.store.root])
                 if database.meta("judges_all") is None:
                     mark_unsettled(database, log.number, database.of_store(log.number, "view"), words)
                 database.set_of_store(log.number, "view", words)
@@ -175,7 +168,7 @@ class Follower:
                 database.index_witnesses()
                 database.mark_all_unjudged()
                 database.set_meta("judges_all", None)
-        return views, evidence
+        return judging
 
     def _keep_ties(self, ties: list[tuple[str, str]]) -> None:
         """Store the pairs of identities that must be judged together; new and removed pairs are judged again."""
@@ -208,13 +201,11 @@ class Follower:
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
-    def _judge(
-        self, step: FollowStep, views: Mapping[str, StoreView], evidence: Mapping[str, StoreEvidence]
-    ) -> Iterator[pa.RecordBatch]:
+    def _judge(self, step: FollowStep, judging: Judging) -> Iterator[pa.RecordBatch]:
         groups = self._groups()
         while chosen := self._chunk(groups):
             self._database.choose(chosen)
-            compared = self._compare(step, views, evidence)
+            compared = self._compare(step, judging)
             if compared.reported is not None and compared.reported.num_rows:
                 yield from compared.reported.combine_chunks().to_batches()
             before, now = compared.before, compared.now
@@ -238,9 +229,7 @@ class Follower:
         chosen = {row[0] for row in rows}
         return chosen.union(*(groups[value] for value in chosen & groups.keys()))
 
-    def _compare(
-        self, step: FollowStep, views: Mapping[str, StoreView], evidence: Mapping[str, StoreEvidence]
-    ) -> _Compared:
+    def _compare(self, step: FollowStep, judging: Judging) -> _Compared:
         """Judge the chosen and compare with the verdicts before."""
         witnesses, lone = self._database.witnesses()
         compared = _Compared(self._database.verdicts())
@@ -249,7 +238,7 @@ class Follower:
             rows.num_rows
             for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
         ):
-            verdicts = compared.verdicts = _without_times(with_causes(judge(witnesses, views), evidence))
+            verdicts = compared.verdicts = _without_times(judging.with_causes(judging.judged(witnesses)))
             now = compared.now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}
             rows = [number for number, row in enumerate(now) if _visible(row) not in visible]

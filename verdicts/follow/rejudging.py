@@ -10,8 +10,8 @@ judged again. If only the view has changed, these verdicts can change (the rules
 - the future changed, that is what the check does next with any half copy: PENDING, LOST and UNDECIDABLE ones, those
   that the broker checks again, and those with a copy at or after the check cursor: a decision counts for the check only
   if a slot leads to its op message;
-- a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_ahead_per_copy`:
-  the state PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
+- a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_ahead`: the state
+  PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
   UNDECIDABLE ones, because their reason contains the cursor;
 - the op cursor moved: the same, because copies before the half cursor are not checked;
 - a decision on a record outside the half topic became known or unreadable: transactions with a copy of that queue

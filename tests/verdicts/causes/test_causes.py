@@ -19,8 +19,8 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, have_causes, with_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, TRACE, StoreEvidence

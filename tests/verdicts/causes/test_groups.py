@@ -13,7 +13,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import GROUP_CAUSES, group_causes
-from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.causes.strengths import cause_words
 from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx_cli.main import status_of
