@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class EngineFacts:
         return {"name": self.name, "split_bytes": self.split_bytes, "splits_count": self.splits_count}
 
 
+@cache
 def tool() -> str:
     """The name and version of this program."""
     from importlib.metadata import PackageNotFoundError, version
