@@ -17,6 +17,8 @@ from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.settings import RemotingSettings
 
 _READ_BYTES = 1 << 18
+#: How long the system sends data again that the other side does not acknowledge.
+UNACKNOWLEDGED_MS_MAX = 10_000
 _DAY = 86_400
 KEY_PASSWORD = "RMQTX_TLS_KEY_PASSWORD"
 
@@ -139,6 +141,7 @@ def open_stream(address: str, settings: RemotingSettings) -> Stream:
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _limit_late_arrival(connection)
         if settings.tls is None:
             _wait_without_end(connection, settings)
             return PlainStream(connection)
@@ -151,6 +154,16 @@ def open_stream(address: str, settings: RemotingSettings) -> Stream:
         problem, advice = _tls_problem(error)
         raise Unreachable(f"cannot use TLS with {address}: {problem}", advice=advice) from error
     return stream
+
+
+def _limit_late_arrival(connection: socket.socket) -> None:
+    """Have the system drop what the other side has not acknowledged in time, also after the end of this process.
+
+    Else a request after its timeout reaches the broker when the network works again, which may be minutes later.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+    if option is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, option, UNACKNOWLEDGED_MS_MAX)
 
 
 def _wait_without_end(connection: socket.socket, settings: RemotingSettings) -> None:

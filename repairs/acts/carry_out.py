@@ -9,7 +9,7 @@ looked up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
@@ -37,6 +37,8 @@ _LATE = ("decision-in-flight", "another-rmqtx")
 _CHUNK = 50
 _POLL_SECONDS = 0.2
 _NEW_HALF_SECONDS = 5.0
+#: How long a request without an answer may still reach the broker: a network that was interrupted delivers it late.
+LATE_MS = 60_000
 
 
 def checked_acts(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -> list[CheckedAct]:
@@ -118,7 +120,7 @@ def carry_out(
         allowed = [act for act in allowed if _is_ours(act, rivals, journal, conduct)]
         if not allowed:
             return
-        settled_ms = _wait_for_decisions(allowed, medium, conduct, note)
+        settled_ms = _wait_for_decisions(allowed, medium, journal, conduct, note)
         acted = _act_on(allowed, medium, journal, conduct, settled_ms, course)
         if course.must_stop() and medium.is_untouched:
             for act in acted:
@@ -183,20 +185,43 @@ def _is_ours(act: CheckedAct, rivals: Mapping[str, tuple[str, ...]], journal: Jo
 
 
 def _wait_for_decisions(
-    acts: Sequence[CheckedAct], medium: Medium, conduct: Conduct, note: Callable[[str], None]
+    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None]
 ) -> int:
-    """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds."""
+    """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds.
+
+    A request of an earlier run that was not answered is one of them.
+    """
     needed_ms = max(act.situation.conditions.settle_ms for act in acts)
     if all(act.order.request.action == ActKind.CLOSE for act in acts) or "decision-in-flight" in conduct.overrides:
         needed_ms = 0
     if conduct.settle_ms is not None:
         needed_ms = conduct.settle_ms
+    if "decision-in-flight" not in conduct.overrides and not medium.is_exclusive:
+        deciding = {one.order.transaction_id for one in acts if one.order.request.action != ActKind.CLOSE}
+        late_ms = max(late_until_ms(journal, deciding).values(), default=0) - time.time_ns() // 1_000_000
+        if late_ms > 0:
+            note(f"an earlier request for one of them may still arrive without an answer: {late_ms / 1000:g} s more")
+            needed_ms += late_ms
     if needed_ms:
         note(
             f"waiting {needed_ms / 1000:g} s for decisions that may still be in the broker's request queue or op batch"
         )
         medium.wait(needed_ms)
     return needed_ms
+
+
+def late_until_ms(journal: Journal, transaction_ids: Collection[str] | None = None) -> dict[str, int]:
+    """Return until when unanswered requests of earlier acts may reach a broker, by transaction; None: all.
+
+    Units: epoch milliseconds. Raises: UnreadableFile.
+    """
+    found: dict[str, int] = {}
+    for receipt in journal.read().receipts:
+        sent_ms = receipt.unanswered_time_ms
+        name = receipt.transaction_id
+        if sent_ms is not None and name is not None and (transaction_ids is None or name in transaction_ids):
+            found[name] = max(sent_ms + LATE_MS, found.get(name, 0))
+    return found
 
 
 def _look_again(acts: Sequence[CheckedAct], medium: Medium, conduct: Conduct, settled_ms: int) -> None:

@@ -259,11 +259,27 @@ class Receipt:
         return bool(standings) and standings[-1] == StandingWord.UNDONE
 
     @property
+    def unanswered_time_ms(self) -> int | None:
+        """When its last request without a response was sent, as far as is known; None if no request may be under way.
+
+        A process that was killed may have sent a request after its last line.
+        """
+        if self.is_of_files or self.outcome in _NOTHING_SENT:
+            return None
+        known = [one.answered_time_ms or 0 for one in self.requests]
+        open_times = [one.sent_time_ms or 0 for one in self.requests if one.response_code is None]
+        if not self.has_ended:
+            return max([self.begun_time_ms, *known, *open_times])
+        return max(open_times, default=None)
+
+    @property
     def has_ended(self) -> bool:
         """Whether its outcome was recorded."""
         return self.ended_time_ms is not None
 
 
+#: Outcomes after which no request can have an effect.
+_NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 #: Rechecks have lines of their own.
 _OF_A_LINE = [one for one in fields(Receipt) if one.name != "rechecks"]
 

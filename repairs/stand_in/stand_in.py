@@ -18,6 +18,7 @@ from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
+from rmqtx.repairs.acts.carry_out import LATE_MS, late_until_ms
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
 from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answer
 from rmqtx.repairs.acts.guards import Refusal, refusals
@@ -120,6 +121,8 @@ class StandIn:
         self._journal = journal
         self._watch = watch
         self._note = note
+        #: Until when a request of an earlier run may still reach the broker, by transaction. Units: epoch milliseconds.
+        self._late: dict[str, int] = {}
         self._received: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._held: dict[str, Check] = {}
         self._next_answer = 0.0
@@ -156,6 +159,7 @@ class StandIn:
         no further transaction is answered.
         """
         self._journal.prepare()
+        self._late = late_until_ms(self._journal)
         while not is_over():
             self._listen()
             others = self._watch.look(if_due=True)
@@ -266,6 +270,9 @@ class StandIn:
         if named is None or named.queue_offset != check.queue_offset:
             self._trouble(situation.transaction_id, "the half copy that the broker checks is not visible yet")
             return False
+        if self._late.get(situation.transaction_id, 0) > time.time_ns() // 1_000_000:
+            self._trouble(situation.transaction_id, "an earlier answer of rmqtx may still reach the broker")
+            return False
         refusal = self._refusal(situation, ActRequest(given.action, self.conduct.group, check.queue_offset))
         if refusal is None:
             self._answer(task, given.action, named, situation, _NOTE.format(named.queue_offset))
@@ -337,6 +344,7 @@ class StandIn:
         except RemotingError as error:
             task.outcome = ActOutcome.UNKNOWN
             task.outcome_reason = f"{error.message}; the broker may have received the answer"
+            self._late[task.transaction_id] = time.time_ns() // 1_000_000 + LATE_MS
         else:
             if not answer.is_success:
                 why = f"code {answer.code}: {answer.remark or 'no remark'}"

@@ -12,7 +12,7 @@ import pytest
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Connection, Request
-from rmqtx.remoting.connections.transport import open_stream
+from rmqtx.remoting.connections.transport import PlainStream, open_stream
 from rmqtx.remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, Refused, Unreachable
 from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
@@ -282,3 +282,13 @@ def test_no_secret_is_in_what_is_sent_or_shown() -> None:
     for text in (repr(who), str(who), repr(settings), repr(client), repr(vars(client)), str(dict(request.fields))):
         assert "very-secret-4711" not in text
     assert "token-4711" not in repr(settings)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="a setting of Linux")
+def test_the_system_does_not_send_a_request_again_for_minutes() -> None:
+    with FakeServer(echo) as server:
+        stream = open_stream(server.address, RemotingSettings())
+        assert isinstance(stream, PlainStream)
+        kept = stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        stream.close()
+    assert kept == 10_000

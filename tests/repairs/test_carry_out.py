@@ -272,3 +272,26 @@ def test_nothing_is_sent_where_no_receipt_can_be_written(tmp_path: Path) -> None
     with pytest.raises(UnwritableFile):
         carry_out(acts, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
     assert medium.acts == []
+
+
+def test_a_request_without_an_answer_may_arrive_late_so_the_next_run_waits_for_it(journal: Journal) -> None:
+    lost = FakeMedium({"T1": row()}, answer=NoAnswer("no answer"))
+    assert act(lost, journal, conduct=BRIEF).outcome == "unknown"
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    assert act(medium, journal, conduct=Conduct(prove_ms=5_000, settle_ms=9_000)).outcome == "proved"
+    assert 60_000 < medium.waited_ms <= 69_000
+    other = FakeMedium({"T1": row(transaction_id="T1", keys="other")}, on_act=as_a_broker)
+    assert act(other, Journal(journal.path.with_name("other.jsonl"))).outcome == "proved"
+    assert other.waited_ms == 8_500
+
+
+def test_an_act_that_was_killed_may_have_sent_its_request(journal: Journal) -> None:
+    journal.begin(Receipt(ActKind.COMMIT, "T1", "broker-a@h:1"))
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    act(medium, journal)
+    assert medium.waited_ms > 60_000
+    override = Conduct(prove_ms=5_000, overrides=("decision-in-flight",))
+    journal.begin(Receipt(ActKind.COMMIT, "T1", "broker-a@h:1"))
+    hasty = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    act(hasty, journal, conduct=override)
+    assert hasty.waited_ms == 0

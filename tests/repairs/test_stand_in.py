@@ -19,6 +19,7 @@ from rmqtx.repairs.acts.group_watch import Others
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan, Step
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
 from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
 from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
@@ -244,6 +245,25 @@ def test_an_answer_nobody_knows_of_is_looked_for_and_not_repeated(tmp_path: Path
     played = Played(tmp_path, medium, check())
     assert medium.acts == [(ActKind.COMMIT, 7)]
     assert played.outcomes == [(ActKind.COMMIT, "proved")]
+
+
+def test_an_answer_of_a_killed_stand_in_may_arrive_late_so_no_other_one_is_sent(tmp_path: Path) -> None:
+    Journal(tmp_path / "receipts.jsonl").begin(Receipt(ActKind.COMMIT, "T1", "broker-a@127.0.0.1:10911"))
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
+    played = Played(tmp_path, medium, check(), seconds=0.6)
+    assert medium.acts == []
+    assert played.stand_in.tasks["T1"].outcome is None
+
+
+def test_an_unanswered_answer_is_not_followed_by_another_one_while_it_may_arrive(tmp_path: Path) -> None:
+    medium = FakeMedium({"T1": row()}, answer=NoAnswer("cut off"))
+    played = Played(tmp_path, medium, check(), seconds=2.5)
+    assert played.outcomes == [(ActKind.COMMIT, "unknown")]
+    played.stand_in.receive(check(9))
+    medium.rows["T1"] = row(half_copies=[place(7, 700), place(9, 900)])
+    end = time.monotonic() + 0.6
+    played.stand_in.run(lambda: time.monotonic() > end)
+    assert medium.acts == [(ActKind.COMMIT, 7)]
 
 
 def test_a_lost_answer_is_unknown(tmp_path: Path) -> None:
