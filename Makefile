@@ -176,6 +176,10 @@ test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do w
 mutants: compiled ## put faults into a copy, COUNT (50) of FOLDER (or of the files that differ from main) by SEED: is each found by a test? docs/mutants.md
 	@$(BIN)/python -m tests.mutants $${FOLDER:+--folder $${FOLDER}} --count $${COUNT:-50} $${SEED:+--seed $${SEED}} $${PAGE:+--page}
 
+.PHONY: wire
+wire: compiled ## play SEEDS (1000) courses of acts on simulated brokers from SEED on: faults, kills, races; ACT, PROCESSES, PLANTED, PAGE=1: docs/wire.md
+	@$(BIN)/python -m tests.wire --seeds $${SEEDS:-1000} --seed $${SEED:-0} --processes $${PROCESSES:-2} $${ACT:+--act $${ACT}} $${PLANTED:+--planted $${PLANTED}} $${PAGE:+--page}
+
 .PHONY: histories
 histories: $(INSTALLED) ## play histories on the brokers' own classes, and compare: HISTORIES (100) of each of RELEASES from SEED on; KEEP is a directory for those that differ
 	@$(BIN)/python -m tests.histories --histories $${HISTORIES:-100} --seed $${SEED:-0} $${RELEASES:+--releases $${RELEASES}} $${KEEP:+--keep $${KEEP}}

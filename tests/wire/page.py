@@ -1,0 +1,35 @@
+"""The table of docs/wire.md: a row for the courses of all acts, for each act alone, and for each planted fault."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.mutants.page import commit_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "wire.md"
+_BEGIN, _END = "<!-- results: written by make wire -->", "<!-- end of results -->"
+_HEAD = "| played | courses | seeds | failed | time | processes | date | commit |\n|---|---|---|---|---|---|---|---|"
+
+
+def rows_of(text: str) -> dict[str, str]:
+    """Return the rows of the table by what was played."""
+    table = text[text.index(_BEGIN) : text.index(_END)].splitlines()
+    return {line.split("|")[1].strip(): line for line in table[4:] if line.startswith("|")}
+
+
+def write_row(
+    played: str, seeds: range, counts: tuple[int, int], seconds: float, processes: int, commit: str | None = None
+) -> None:
+    """Write one row, in place of the last one of its kind. `counts`: courses and failures."""
+    text = PAGE.read_text()
+    courses, failed = counts
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    rows = rows_of(text)
+    rows[played] = (
+        f"| {played} | {courses:,} | {seeds.start} to {seeds.stop - 1} | {failed} | {seconds:,.0f} s | {processes} | "
+        f"{day} | {commit or commit_of(ROOT)} |"
+    )
+    table = "\n".join([_HEAD, *rows.values()])
+    PAGE.write_text(f"{text[: text.index(_BEGIN)]}{_BEGIN}\n\n{table}\n\n{text[text.index(_END) :]}")
