@@ -109,6 +109,7 @@ class Network:
         self.hosts: dict[str, Host] = {}
         self.faults = Faults()
         self.wires: list[Wire] = []
+        self.doubled: set[tuple[int, int]] = set()
         self.lost_seconds: defaultdict[str, float] = defaultdict(float)
         self.on_change: Callable[[Wire, Frame], None] = lambda _wire, _frame: None
 
@@ -157,7 +158,8 @@ class Network:
             raise ConnectionResetError(104, "Connection reset by peer")
         self.later(wire, 0, delay if fault == "delayed" else 0.0, lambda: self._arrive(wire, frame, fault, delay))
         if fault == "twice":
-            self.later(wire, 0, delay, lambda: self._arrive(wire, frame, None, 0.0))
+            self.doubled.add((id(wire), frame.opaque))
+            self.later(wire, 0, min(delay, 1.0), lambda: self._arrive(wire, frame, None, 0.0))
 
     def _fault(self, wire: Wire, *, is_change: bool) -> str | None:
         share = self.faults.of_changes if is_change else self.faults.of_others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 
@@ -125,3 +126,24 @@ def test_older_copies_come_to_the_check_again(stage: Stage, action: str) -> None
     assert stage.delivered(one) == (action == "commit")
     shown = tool.run("show", one.id, "--format", "jsonl").rows
     assert [(row["flags"], row["advice"]) for row in shown] == [([], "none")]
+
+
+def test_a_decision_that_arrives_after_its_process_was_killed_is_waited_for(stage: Stage) -> None:
+    (one,) = stage.orphans("fault-late-request")
+    tool = stage.tool()
+    with through_proxy(stage) as proxy:
+        proxy.break_next(Fault("delay", "request", REQUEST_END_TRANSACTION, delay_ms=30_000))
+        process = tool.start("commit", one.id, "--broker", proxy.address, *OPTIONS, live=False)
+        end = time.monotonic() + 60
+        while not proxy.requests[REQUEST_END_TRANSACTION]:
+            assert process.poll() is None, str(tool.end(process))
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.kill()
+        tool.end(process)
+        again = commit(tool, one, stage.rig.address)
+        stage.logged(str(again))
+        assert again.status == REFUSED, str(again)
+        assert "already-delivered" in again.stderr, str(again)
+    stage.until_consumed()
+    assert stage.delivered(one) == 1
