@@ -96,6 +96,8 @@ def _on_decided(course: Course) -> Iterator[str]:
             continue
         broker = course.halves[send.about]
         seen_ns = max(send.looked_ns, send.time_ns - int(send.reading_seconds * 1e9))
+        if order == "resume":  # has the producer asked, so connected ones may have decided what is in memory yet
+            seen_ns -= (3_000 + 2 * broker.rules.op_interval_ms) * 1_000_000
         before = [
             one for one in _decisions(course, send.about)
             if one.sent_ns < seen_ns and one.time_ns < send.time_ns and one.by != send.process
