@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -96,11 +97,15 @@ def other_names() -> dict[str, str]:
     """
     linked = linked_folders()
     found = {}
+    folder_of = functools.cache(os.path.realpath)  # thousands of modules in a few hundred folders
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if not isinstance(file, str) or name == "__main__":
             continue
-        place = Path(os.path.realpath(file)).with_suffix("")
+        directory, _, base = file.rpartition("/")
+        if not folder_of(directory).startswith(f"{ROOT}/") and not Path(file).is_symlink():
+            continue
+        place = Path(folder_of(directory), base).resolve().with_suffix("")
         place = place.parent if place.name == "__init__" else place
         for folder, package in linked.items():
             if folder == place or folder in place.parents:

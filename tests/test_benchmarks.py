@@ -16,7 +16,7 @@ from benchmarks.measure import Command, CommandFailed, in_turns, ratio
 from benchmarks.object_server import BUCKET, serving
 from benchmarks.page_cache import drop_page_cache, fill_page_cache
 from benchmarks.section import NOT_MEASURED, Section, times
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 
 PASS = [sys.executable, "-c", "pass"]
 
@@ -45,7 +45,7 @@ def test_a_command_that_takes_too_long_fails() -> None:
 
 
 def test_pending_from_the_counting_server_is_pending_from_disk(tmp_path: Path) -> None:
-    store = unpack("common-5.3.3", tmp_path)
+    store = copy_of("common-5.3.3", tmp_path)
 
     def answer(place: str, environment: dict[str, str]) -> list[str]:
         words = [*rmqtx(), "pending", place, "--format", "jsonl"]

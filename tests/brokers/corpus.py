@@ -28,7 +28,12 @@ Row = dict[str, Any]
 
 def corpus_names(design: str = HALF_TOPIC_DESIGN) -> list[str]:
     """The stores of the corpus of one design, by name."""
-    return [name for name in all_names() if recipe(name).get("design", HALF_TOPIC_DESIGN) == design]
+    return [name for name in all_names() if _design(name) == design]
+
+
+@functools.cache
+def _design(name: str) -> str:
+    return str(recipe(name).get("design", HALF_TOPIC_DESIGN))
 
 
 @functools.cache

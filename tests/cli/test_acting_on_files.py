@@ -18,7 +18,7 @@ from rmqtx_cli.words.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GU
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.damage import queue_files, write_bytes
-from tests.forge.stores import contents, settings_of
+from tests.forge.stores import contents, copy_of, settings_of
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.verdicts.truth import audited
 
@@ -283,7 +283,7 @@ def test_a_second_act_sees_the_broker_of_the_first(
 def test_an_act_and_its_undo_leave_the_names_and_bytes_that_were_there(
     rmqtx: Run, tmp_path: Path, name: str, version: str
 ) -> None:
-    root = corpus.unpack(name, tmp_path / "store")
+    root = copy_of(name, tmp_path / "store")
     (root / "lock").unlink(missing_ok=True)  # as in a copy
     before = contents(root)
     waiting = [row["transaction_id"] for row in audited(name) if row["state"] == "PENDING"]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model.releases import LAST_OF_LINES, dotted
-from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return corpus.unpack("common-5.3.3", tmp_path_factory.mktemp("version"))
+    return copy_of("common-5.3.3", tmp_path_factory.mktemp("version"))
 
 
 @pytest.mark.parametrize("command", [("stores",), ("pending",), ("verify",), ("check", "--store")])

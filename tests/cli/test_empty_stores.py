@@ -11,7 +11,7 @@ from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.brokers.empty_stage import DESIGN
 from tests.cli.conftest import Run
-from tests.forge.stores import unpacked
+from tests.forge.stores import copy_of, unpacked
 
 NAMES = corpus.corpus_names(DESIGN)
 
@@ -36,7 +36,7 @@ def test_nothing_is_in_it_and_nothing_is_wrong_with_it(rmqtx: Run, name: str) ->
 
 def test_a_store_without_its_log_is_found_below_a_directory(rmqtx: Run, tmp_path: Path) -> None:
     for name in ("empty-4.3.0", "common-4.9.7"):
-        corpus.unpack(name, tmp_path / "all" / name)
+        copy_of(name, tmp_path / "all" / name)
     (tmp_path / "all" / "project" / "config").mkdir(parents=True)  # a directory of anything
     (tmp_path / "all" / "project" / "index").mkdir()
     rows = json.loads(rmqtx("stores", tmp_path / "all", "--format", "json").out)

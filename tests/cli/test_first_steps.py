@@ -21,11 +21,11 @@ from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.plan_page import _by_kind
 from rmqtx_cli.pages.setting_words import SETTINGS
 from rmqtx_cli.words import exit_status
-from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.cli.test_access import bare
 from tests.field import field_stores, right
 from tests.forge.damage import log_files
+from tests.forge.stores import copy_of
 
 HALVES = ("pending", "--format", "json", "--fields", "id,keys")
 
@@ -81,7 +81,7 @@ def test_a_directory_above_stores(rmqtx: Run, common: Path, tmp_path: Path, coun
 def test_an_archive_must_be_unpacked(rmqtx: Run, tmp_path: Path, name: str, command: str | None) -> None:
     (tmp_path / name).touch()
     err = rmqtx("pending", tmp_path / name).err
-    assert (f"unpack it: {command} {tmp_path / name}" in err) == (command is not None)
+    assert (f"copy_of it: {command} {tmp_path / name}" in err) == (command is not None)
     assert "the directory that contains commitlog/" in err
 
 
@@ -257,7 +257,7 @@ def test_half_lag(cursor: int | None, end: int | None, lag: int | None) -> None:
     ["opslost-5.3.3", "common-4.3.0", "empty-5.3.3", "empty-3.2.6", "rocksdb-queues-5.5.0", "rocksdb-single-5.5.0"],
 )
 def test_check_and_stores_have_one_half_lag(rmqtx: Run, name: str, tmp_path: Path) -> None:
-    root = unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     for missing in (False, True):
         if missing:
             shutil.rmtree(root / "consumequeue", ignore_errors=True)

@@ -12,12 +12,11 @@ import pytest
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests import ledgers
-from tests.brokers.corpus import unpack
 from tests.cli import transcripts
 from tests.cli.conftest import Run
 from tests.cli.test_transcripts import ROOT, check
 from tests.custody_read import custody_of
-from tests.forge.stores import contents
+from tests.forge.stores import contents, copy_of
 
 PAGE = ROOT / "docs" / "forensics.md"
 RESULTS = {
@@ -28,8 +27,8 @@ RESULTS = {
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the evidence of two brokers and a ledger."""
-    unpack(ledgers.NAME, tmp_path / "evidence" / "broker-a")
-    unpack("killed-5.1.4", tmp_path / "evidence" / "broker-b")
+    copy_of(ledgers.NAME, tmp_path / "evidence" / "broker-a")
+    copy_of("killed-5.1.4", tmp_path / "evidence" / "broker-b")
     Path(ledgers.written("parquet", tmp_path)).rename(tmp_path / "orders.parquet")
     monkeypatch.chdir(tmp_path)
     return tmp_path

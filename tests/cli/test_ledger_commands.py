@@ -18,10 +18,9 @@ from rmqtx.verdicts.ledger.reconcile import OUTCOMES
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
 from tests.brokers import corpus
-from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.custody_read import custody_of
-from tests.forge.stores import contents
+from tests.forge.stores import contents, copy_of
 
 ASKED = ("--match", ledgers.MATCH, "--done", ledgers.DONE, "--not-done", ledgers.NOT_DONE)
 
@@ -207,7 +206,7 @@ def test_what_reconcile_refuses(
 
 
 def test_what_cannot_be_known_is_status_3(rmqtx: Run, tmp_path: Path, ledger: str) -> None:
-    root = unpack(ledgers.NAME, tmp_path / "broker")
+    root = copy_of(ledgers.NAME, tmp_path / "broker")
     (root / "config" / "consumerOffset.json").unlink()
     (root / "config" / "consumerOffset.json.bak").unlink()
     result = rmqtx("reconcile", root, "--ledger", ledger, *ASKED, "--format", "jsonl", "--plan", tmp_path / "p.json")

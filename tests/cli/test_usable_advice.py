@@ -11,7 +11,6 @@ import pytest
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.options import next_commands
 from rmqtx_cli.pages.usable_repairs import usable_advice
-from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.stores import copy_of
@@ -20,7 +19,7 @@ _ADVICE = "do not start the broker: rmqtx rebuild queues writes the queues again
 
 
 def test_a_dledger_log_gets_no_advice_to_rebuild_or_salvage(rmqtx: Run, tmp_path: Path) -> None:
-    root = corpus.unpack("dledger-killed-5.1.4", tmp_path)
+    root = copy_of("dledger-killed-5.1.4", tmp_path)
     for command in ("verify", "pending"):
         lines = [one for one in rmqtx(command, str(root)).err.splitlines() if "advice: " in one or "next: " in one]
         assert command == "pending" or any("DLedger group" in one for one in lines)
@@ -28,14 +27,14 @@ def test_a_dledger_log_gets_no_advice_to_rebuild_or_salvage(rmqtx: Run, tmp_path
 
 
 def test_only_a_store_that_refuses_changes_the_advice(tmp_path: Path) -> None:
-    dledger = str(corpus.unpack("dledger-killed-5.1.4", tmp_path / "a"))
-    plain = str(corpus.unpack("common-5.3.3", tmp_path / "b"))
+    dledger = str(copy_of("dledger-killed-5.1.4", tmp_path / "a"))
+    plain = str(copy_of("common-5.3.3", tmp_path / "b"))
     assert usable_advice(_ADVICE, [plain]) == usable_advice(_ADVICE, [dledger, plain]) == _ADVICE
     assert usable_advice(_ADVICE, [dledger]).startswith("do not start the broker; start this member")
 
 
 def test_a_given_length_that_fits_no_file_gets_advice_to_correct_it(rmqtx: Run, tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path / "store")
+    root = copy_of("common-5.3.3", tmp_path / "store")
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=123456\n")
     result = rmqtx("verify", str(root), "--broker-conf", str(conf))
@@ -44,7 +43,7 @@ def test_a_given_length_that_fits_no_file_gets_advice_to_correct_it(rmqtx: Run, 
 
 def test_one_shorter_file_alone_may_have_been_cut_off(rmqtx: Run, tmp_path: Path) -> None:
     """Then the length in the configuration is right, and the advice must not be to change it."""
-    root = corpus.unpack("common-4.9.7", tmp_path / "store")
+    root = copy_of("common-4.9.7", tmp_path / "store")
     (file,) = (root / "commitlog").iterdir()
     os.truncate(file, 180_000)
     conf = tmp_path / "broker.conf"
@@ -57,7 +56,7 @@ def test_one_shorter_file_alone_may_have_been_cut_off(rmqtx: Run, tmp_path: Path
 
 
 def test_an_empty_abort_may_be_of_rmqtx(rmqtx: Run, tmp_path: Path) -> None:
-    root = corpus.unpack("common-4.9.7", tmp_path / "store")
+    root = copy_of("common-4.9.7", tmp_path / "store")
     (root / "abort").write_bytes(b"")
     assert "abort exists: rmqtx changed this copy after a clean stop, or" in rmqtx("stores", str(root)).out
 
@@ -78,9 +77,9 @@ def test_an_act_on_files_is_named_with_the_version_that_it_needs(monkeypatch: py
 
 
 def test_diff_names_a_way_that_it_has_to_read_log_files_alone(rmqtx: Run, tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path / "store")
+    root = copy_of("common-5.3.3", tmp_path / "store")
     bare = (root / "commitlog").rename(tmp_path / "bare")
-    whole = corpus.unpack("common-5.3.3", tmp_path / "whole")
+    whole = copy_of("common-5.3.3", tmp_path / "whole")
     refused = rmqtx("diff", str(whole), str(bare)).err
     assert f"compare its audit: rmqtx audit {bare} --commitlog {bare} -o FILE.parquet" in refused
     audited = tmp_path / "bare.parquet"

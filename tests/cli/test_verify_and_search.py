@@ -18,11 +18,11 @@ from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.commands.reading.search import unread_batches
 from rmqtx_cli.words.exit_status import USAGE
-from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
+from tests.forge.stores import copy_of
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def codes(text: str) -> list[str]:
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
     """A wrong slot and a wrong body."""
-    root = unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     queue = damage.queue_files(root, HALF_TOPIC)[0]
     damage.write_bytes(queue, SLOT.size_bytes + 8, (7).to_bytes(4, "big"))
     damage.flip_byte(damage.log_files(root)[0], 100)

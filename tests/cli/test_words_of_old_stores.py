@@ -13,6 +13,7 @@ from rmqtx_cli.words.exit_status import DONE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge import damage
+from tests.forge.stores import copy_of
 
 #: Things of later releases.
 LATER = re.compile(
@@ -78,7 +79,7 @@ DAMAGES = (
 @pytest.mark.parametrize("harm", DAMAGES)
 @pytest.mark.parametrize("name", ["statetable-3.1.4", "prepared-3.2.6"])
 def test_no_word_of_a_later_release(rmqtx: Run, tmp_path: Path, name: str, harm: Callable[[Path], None]) -> None:
-    root = corpus.unpack(name, tmp_path / "store")
+    root = copy_of(name, tmp_path / "store")
     harm(root)
     found = []
     for words in COMMANDS:
@@ -90,7 +91,7 @@ def test_no_word_of_a_later_release(rmqtx: Run, tmp_path: Path, name: str, harm:
 
 
 def test_a_flag_is_explained_by_the_records_of_the_design(rmqtx: Run, tmp_path: Path) -> None:
-    root = corpus.unpack("prepared-3.2.6", tmp_path / "store")
+    root = copy_of("prepared-3.2.6", tmp_path / "store")
     case = next(
         row["transaction_id"] for row in corpus.expected("prepared-3.2.6") if "conflict" in row["flags_at_least"]
     )

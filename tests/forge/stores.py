@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -31,7 +32,28 @@ def unpacked(name: str) -> Path:
 
 def copy_of(name: str, to: Path) -> Path:
     """A copy of a store of the corpus that may be changed; holes stay holes."""
-    return corpus.unpack(name, to)
+    source, target = unpacked(name), to / "store"
+    for directory, _, files in os.walk(source):
+        place = target / Path(directory).relative_to(source)
+        place.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            _copy(f"{directory}/{file}", place / file)
+    return target
+
+
+def _copy(source: str, target: Path) -> None:
+    """Copy what a file contains between its holes: preallocated files have 160 MiB, and 100 KiB of data."""
+    with open(source, "rb", 0) as old, target.open("wb", 0) as new:
+        size, position = os.fstat(old.fileno()).st_size, 0
+        new.truncate(size)
+        while position < size:
+            try:
+                position = os.lseek(old.fileno(), position, os.SEEK_DATA)
+            except OSError:  # a hole up to the end
+                return
+            end = os.lseek(old.fileno(), position, os.SEEK_HOLE)
+            os.pwrite(new.fileno(), os.pread(old.fileno(), end - position, position), position)
+            position = end
 
 
 def settings_of(name: str) -> SettingsOf:

@@ -23,6 +23,7 @@ from typing import Any
 from rmqtx_cli import main
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.fuzz.rounds import TookTooLong, alarm
 
 SECONDS_MAX = 60
@@ -108,7 +109,7 @@ def _home() -> Path:
 @cache
 def root_of(name: str) -> Path:
     """A store of the corpus, unpacked into a directory of this process."""
-    return corpus.unpack(name, _home() / name)
+    return copy_of(name, _home() / name)
 
 
 @cache
@@ -233,7 +234,7 @@ def compared(truth: Truth) -> Iterator[WrongAnswer]:
 
 @cache
 def _pristine(name: str) -> Path:
-    return corpus.unpack(name, _home() / "undamaged" / name)
+    return copy_of(name, _home() / "undamaged" / name)
 
 
 def exported(truth: Truth) -> Iterator[WrongAnswer]:

@@ -24,8 +24,7 @@ from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.verify.verify import FULL, Verify
-from tests.brokers import corpus
-from tests.forge.stores import settings_of
+from tests.forge.stores import copy_of, settings_of
 from tests.fuzz.file_damages import DAMAGES, change_text, changed_range, place_in
 from tests.fuzz.losses import changed_verdicts, uncounted_losses
 from tests.fuzz.meaningless import Record, is_meaningless, records_of, used_bytes
@@ -102,7 +101,7 @@ def baseline(name: str) -> Baseline:
     """A store of the corpus in a directory of this process."""
     directory = Path(tempfile.mkdtemp(prefix="rmqtx-matrix-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    root = corpus.unpack(name, directory)
+    root = copy_of(name, directory)
     store = open_store(root)
     return Baseline(
         root, frozenset(map(str, _rows(store))), frozenset(records_of(store)), _verdicts(store, name), store.aborted

@@ -49,7 +49,7 @@ from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
-from tests.forge.stores import settings_of
+from tests.forge.stores import copy_of, settings_of
 from tests.fuzz.both_paths import same_by_both_paths
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
@@ -234,7 +234,7 @@ def play(seed: int, number: int, names: list[str], directory: Path | None = None
     failures = []
     damages: tuple[str, ...] = ()
     try:
-        root = corpus.unpack(name, home)
+        root = copy_of(name, home)
         damages = damage_store(root, chance)
         for question, ask in {"opening it": None, **questions(name, chance)}.items():
             what = answered(root, ask)

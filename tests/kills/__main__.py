@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.kills.acts import ACTS, STORES, Case, Workplace
 from tests.kills.rounds import MOMENTS, Left, killed, prepare
 
@@ -67,7 +67,7 @@ def _workplaces(top: Path, only: str | None) -> Iterator[tuple[str, Workplace]]:
         for name in names:
             if only and only not in name:
                 continue
-            corpus.unpack(name, top / "unpacked").rename(top / f"pristine-{name}")
+            copy_of(name, top / "unpacked").rename(top / f"pristine-{name}")
             for act, (_, designs) in ACTS.items():
                 for is_copy in (False, True)[: 1 + (name == names[0])]:
                     if not designs or design in designs:

@@ -11,6 +11,7 @@ from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.verify.verify import FULL
 from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.verdicts.verifying import every_finding
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
@@ -29,7 +30,7 @@ def indexed(name: str) -> set[tuple[bytes, int]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_key_of_an_ordinary_or_prepared_record_is_found(name: str, tmp_path: Path) -> None:
-    store = open_store(corpus.unpack(name, tmp_path))
+    store = open_store(copy_of(name, tmp_path))
     index = open_index(store)
     assert index.findings == []
     wanted = {one for one in indexed(name) if one[1] <= (index.covered_until_offset or -1)}
@@ -45,7 +46,7 @@ def test_each_key_of_an_ordinary_or_prepared_record_is_found(name: str, tmp_path
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_byte_of_an_old_index_is_explained(name: str, tmp_path: Path) -> None:
-    reading = scan_entries(open_store(corpus.unpack(name, tmp_path)))
+    reading = scan_entries(open_store(copy_of(name, tmp_path)))
     rows = reading.table()
     assert reading.findings == []
     assert sum(part.damaged_bytes + part.unread_bytes for part in reading.coverage) == 0
@@ -55,6 +56,6 @@ def test_every_byte_of_an_old_index_is_explained(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_keys_that_3_x_leaves_out_are_not_missed(name: str, tmp_path: Path) -> None:
-    store = open_store(corpus.unpack(name, tmp_path))
+    store = open_store(copy_of(name, tmp_path))
     told = [finding for finding in every_finding(Path(store.root), FULL) if finding["code"].startswith("index")]
     assert told == []

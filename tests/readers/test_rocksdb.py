@@ -22,12 +22,13 @@ from rmqtx.readers.rocksdb.rocksdb_transactions import (
 )
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
 from tests.brokers import corpus
+from tests.forge.stores import copy_of
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 
 
 def unpacked(name: str, tmp_path: Path) -> Store:
-    return open_store(corpus.unpack(name, tmp_path))
+    return open_store(copy_of(name, tmp_path))
 
 
 def state_of(root: Path) -> dict[str, tuple[str, int]]:

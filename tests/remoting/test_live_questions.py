@@ -26,6 +26,7 @@ from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
 from tests.representatives import rest_is_slow
@@ -44,7 +45,7 @@ class Served:
 
     def __init__(self, name: str, place: Path, client: Client, booted_ms: int = 0) -> None:
         recipe = corpus.recipe(name)
-        self.store = open_store(corpus.unpack(name, place))
+        self.store = open_store(copy_of(name, place))
         # A live broker is read now, when all stores of the corpus are older than their fileReservedTime.
         conf = {**recipe["broker_conf"], "fileReservedTime": "1000000"}
         self.settings = broker_settings(self.store, conf=conf, version=recipe["version"])

@@ -17,7 +17,7 @@ from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
-from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.remoting.fake import Answer, FakeServer, response
 
 NAME = "common-5.3.3"
@@ -26,7 +26,7 @@ NAME = "common-5.3.3"
 @pytest.fixture(scope="module")
 def bodies(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The records of a real half queue."""
-    store = open_store(corpus.unpack(NAME, tmp_path_factory.mktemp("store")))
+    store = open_store(copy_of(NAME, tmp_path_factory.mktemp("store")))
     log = store.log()
     with open_queue(store, HALF_TOPIC, 0) as queue:
         _, offsets, lengths, _ = queue.read(queue.first_offset, queue.max_offset)

@@ -18,6 +18,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
+from tests.forge.stores import copy_of
 from tests.repairs.crash_states import Operation, Recorder, State, snapshot
 
 #: Which of a store's histories is ended how.
@@ -46,7 +47,7 @@ class Scene:
 
     def prepare(self) -> None:
         """Lay out the store, and have the plan written by `rmqtx plan`."""
-        corpus.unpack(self.name, self.top)
+        copy_of(self.name, self.top)
         for directory in (self.undo_file.parent, self.top / STATE / "messages"):
             directory.mkdir(parents=True)
         (self.top / BROKER_CONF).write_text("".join(f"{key}={value}\n" for key, value in self.conf.items()))

@@ -16,7 +16,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.repairs.salvage.salvage import salvage
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 from tests.repairs.acting import act, medium_of, rows_of
 
 VERSIONS = ("5.3.3", "5.5.0")
@@ -24,7 +24,7 @@ VERSIONS = ("5.3.3", "5.5.0")
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_of_rmqtx_make_no_broker_run_longer(version: str, tmp_path: Path, journal: Journal) -> None:
-    source = unpack(f"common-{version}", tmp_path / "source")
+    source = copy_of(f"common-{version}", tmp_path / "source")
     before = rows_of(source, version)
     chosen = next(name for name, row in before.items() if row["state"] == "PENDING" and not row["flags"])
     copy = tmp_path / "copy"
@@ -45,7 +45,7 @@ def test_records_of_rmqtx_make_no_broker_run_longer(version: str, tmp_path: Path
 
 
 def test_while_rmqtx_has_the_lock_no_broker_runs(tmp_path: Path) -> None:
-    stopped = open_store(unpack("common-5.3.3", tmp_path))
+    stopped = open_store(copy_of("common-5.3.3", tmp_path))
     ended_ms = store_facts(stopped, broker_settings).view().reference_time_ms
     for holder, expected in ((-1, ended_ms), (4711, stopped.taken_time_ms)):
         store = replace(stopped, used_by_process=holder)

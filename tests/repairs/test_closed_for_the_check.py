@@ -6,17 +6,16 @@ from pathlib import Path
 
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
-from tests.forge.stores import settings_of
+from tests.forge.stores import copy_of, settings_of
 
 
 def test_copies_whose_op_messages_lie_before_the_op_cursor_are_closed(rmqtx: Run, tmp_path: Path) -> None:
     """The check of 4.4.0 stopped, so its half cursor stayed at 19, while its op cursor is 11."""
     name = "poison-4.4.0"
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     rows = {row["transaction_id"]: row for row in audit([open_store(root)], settings_of(name)).table().to_pylist()}
     identity = next(one for one, row in rows.items() if row["advice"] == "close")
     changed = tmp_path / "changed"

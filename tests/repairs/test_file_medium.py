@@ -24,7 +24,8 @@ from rmqtx.repairs.changes.execution import Destination, undo
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
-from tests.brokers.corpus import expected, recipe, unpack
+from tests.brokers.corpus import expected, recipe
+from tests.forge.stores import copy_of
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_story import Story
@@ -47,7 +48,7 @@ def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, ActKind]:
 
 @pytest.mark.parametrize("version", rest_is_slow(VERSIONS, quick=3))
 def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: Path, journal: Journal) -> None:
-    source = unpack(f"common-{version}", tmp_path / "source")
+    source = copy_of(f"common-{version}", tmp_path / "source")
     before, bytes_before = rows_of(source, version), content(source)
     orders = one_of_each(before)
     assert {ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD} <= set(orders.values())
@@ -83,7 +84,7 @@ def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
     version: str, tmp_path: Path, journal: Journal
 ) -> None:
     """Small files: each run closes some with a blank record and begins others."""
-    root = unpack(f"killed-{version}", tmp_path / "store")
+    root = copy_of(f"killed-{version}", tmp_path / "store")
     before = content(root)
     end = log_end(open_store(root))
     waiting = [name for name, row in rows_of(root, version).items() if row["state"] == "PENDING"]
@@ -112,7 +113,7 @@ def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
 
 
 def test_a_full_file_is_closed_and_a_new_one_begun(tmp_path: Path, journal: Journal) -> None:
-    root = unpack("multipath-5.1.4", tmp_path / "store")  # it ends some hundred bytes before the end of its last file
+    root = copy_of("multipath-5.1.4", tmp_path / "store")  # it ends some hundred bytes before the end of its last file
     store = open_store(root)
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     act(
@@ -138,7 +139,7 @@ def test_the_record_that_just_fits_leaves_room_for_a_blank_one(tmp_path: Path) -
     from rmqtx.repairs.acts.log_tail import LogTail
     from rmqtx.repairs.records.record_writer import writing_rules
 
-    store = open_store(unpack("multipath-5.3.3", tmp_path / "store"))
+    store = open_store(copy_of("multipath-5.3.3", tmp_path / "store"))
     end = log_end(store)
     rules = writing_rules(broker_settings(store, version="5.3.3"), has_property_crc=False)
     draft = replace(draft_of(list(records(store))[-1]), topic=HALF_TOPIC, queue_id=0)
@@ -156,7 +157,7 @@ def test_the_record_that_just_fits_leaves_room_for_a_blank_one(tmp_path: Path) -
 
 def test_what_has_a_discard_copy_alone_gets_a_half_copy_first(tmp_path: Path, journal: Journal) -> None:
     """Its half copies have expired with the first files of the log."""
-    root = unpack("multipath-5.3.3", tmp_path / "store")
+    root = copy_of("multipath-5.3.3", tmp_path / "store")
     rows = rows_of(root, "5.3.3")
     segments = open_store(root).commit_log
     for first in range(1, len(segments)):
@@ -188,7 +189,7 @@ def test_a_copy_that_nobody_can_inflate_is_committed_by_an_older_one(
 ) -> None:
     """The check of brokers before 4.6.0 spoils compressed bodies as it puts them back."""
     name = f"poison-{version}"
-    root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
+    root, target = copy_of(name, tmp_path / "source"), tmp_path / "target"
     spoiled = [row["transaction_id"] for row in expected(name) if row["case"].startswith("poison.")]
     orders = dict.fromkeys(spoiled, ActKind.COMMIT)
     end = log_end(open_store(root)).offset
@@ -210,7 +211,7 @@ def test_a_copy_that_nobody_can_inflate_is_committed_by_an_older_one(
 
 def test_a_discard_leaves_a_copy_where_the_version_writes_one(tmp_path: Path, journal: Journal) -> None:
     for version, copies in (("4.4.0", 0), ("4.9.7", 1)):
-        root = unpack(f"common-{version}", tmp_path / version)
+        root = copy_of(f"common-{version}", tmp_path / version)
         name = next(name for name, row in rows_of(root, version).items() if row["state"] == "PENDING")
         target = tmp_path / f"{version}.target"
         receipt = act(medium_of(root, version, Destination(copy=target)), journal, {name: ActKind.DISCARD},
@@ -226,7 +227,7 @@ def test_a_discard_leaves_a_copy_where_the_version_writes_one(tmp_path: Path, jo
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    return unpack("common-5.3.3", tmp_path / "common")
+    return copy_of("common-5.3.3", tmp_path / "common")
 
 
 def refused(root: Path, conf: dict[str, str] | None = None, version: str = "5.3.3") -> str:
@@ -309,7 +310,7 @@ def test_queues_that_are_not_numbered_as_their_records_are_refused(store: Path, 
 
 def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journal) -> None:
     version = recipe("delayed-4.4.0")["version"]
-    root = unpack("delayed-4.4.0", tmp_path / "store")
+    root = copy_of("delayed-4.4.0", tmp_path / "store")
     delayed = [name for name, row in rows_of(root, version).items() if "delayed_half" in row["flags"]]
     assert delayed
     medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
@@ -332,7 +333,7 @@ def test_what_nobody_could_consume_is_refused(store: Path, journal: Journal) -> 
 
 def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path) -> None:
     """The steps that an act really makes: `abort`, a new file of the log, what closes the one before it."""
-    root = unpack("multipath-5.1.4", tmp_path / "source")
+    root = copy_of("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
     for each in checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT), None) for name in waiting], medium, conduct):

@@ -15,7 +15,7 @@ from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 from tests.repairs.acting import act, medium_of, rows_of
 
 Row = dict[str, Any]
@@ -64,7 +64,7 @@ def outcome(
 
 
 def test_what_was_rolled_back_is_not_delivered_because_one_bit_flipped(tmp_path: Path, journal: Journal) -> None:
-    root = unpack(OLD, tmp_path / "source")
+    root = copy_of(OLD, tmp_path / "source")
     name, end = rolled_back(rows_of(root, OLD_VERSION))
     refused = outcome(root, OLD_VERSION, name, ActKind.COMMIT, journal, tmp_path / "sound")
     assert refused.notes[0].startswith("already-decided: ")
@@ -81,7 +81,7 @@ def test_what_was_rolled_back_is_not_delivered_because_one_bit_flipped(tmp_path:
 
 
 def test_an_end_that_names_nothing_refuses_no_act_on_others(tmp_path: Path, journal: Journal) -> None:
-    root = unpack(OLD, tmp_path / "source")
+    root = copy_of(OLD, tmp_path / "source")
     rows = rows_of(root, OLD_VERSION)
     name = one(rows, "PENDING")
     flip_name(root, rolled_back(rows)[1])
@@ -101,7 +101,7 @@ def slot_of(root: Path, prepared_offset: int) -> tuple[Path, int]:
 @pytest.mark.parametrize("is_own", [True, False])
 def test_the_state_table_is_asked(is_own: bool, tmp_path: Path, journal: Journal) -> None:
     """A slot says ROLLBACK of what the log calls pending: its end may have been lost from the log."""
-    root = unpack(OLD, tmp_path / "source")
+    root = copy_of(OLD, tmp_path / "source")
     rows = rows_of(root, OLD_VERSION)
     names = [name for name, row in rows.items() if row["state"] == "PENDING" and row["state_entries"]]
     own, other = names[0], names[1]
@@ -125,7 +125,7 @@ def half_of(root: Path, row: Row) -> Row:
 def test_queue_and_index_are_asked(
     witness: str, is_own: bool, action: ActKind, tmp_path: Path, journal: Journal
 ) -> None:
-    root = unpack(NEW, tmp_path / "source")
+    root = copy_of(NEW, tmp_path / "source")
     rows = rows_of(root, NEW_VERSION)
     names = [name for name, row in rows.items() if row["state"] == "PENDING" and not row["flags"]]
     name = names[1]

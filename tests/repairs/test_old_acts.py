@@ -27,7 +27,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from rmqtx.verdicts.verify.verify import Verify
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.log_records import number, records
 from tests.representatives import rest_is_slow
@@ -61,7 +61,7 @@ def graver(root: Path, version: str) -> list[tuple[str, int | None]]:
 @pytest.mark.parametrize("name", rest_is_slow(STORES, quick=4))
 def test_each_action_ends_one_prepared_record_and_nothing_else(name: str, tmp_path: Path, journal: Journal) -> None:
     version = STORES[name]
-    source = unpack(name, tmp_path / "source")
+    source = copy_of(name, tmp_path / "source")
     before, bytes_before = rows_of(source, version), content(source)
     acts = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.COMMIT)
     orders = dict(zip(prepared_rows(before), acts, strict=False))
@@ -87,7 +87,7 @@ def test_what_is_entered_is_what_the_broker_itself_had_entered(
     tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last two decisions are taken out of a store of 3.1.4 and made again: every byte is the broker's."""
-    root = unpack("statetable-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-3.1.4", tmp_path / "store")
     whole = content(root)
     store = open_store(root)
     last = list(records(store))[-2:]
@@ -140,7 +140,7 @@ def _overwrite(file: Path, position: int, data: bytes) -> None:
 
 
 def test_a_queue_without_a_directory_is_refused(tmp_path: Path, journal: Journal) -> None:
-    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-recovered-3.1.4", tmp_path / "store")
     rows = rows_of(root, "3.1.4")
     name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
     target = Destination(copy=tmp_path / "copy")
@@ -154,7 +154,7 @@ def test_a_queue_without_a_directory_is_refused(tmp_path: Path, journal: Journal
 @pytest.mark.parametrize("name", ["statetable-3.1.4", "statetable-killed-3.1.4", "prepared-4.2.0"])
 def test_undo_takes_it_back(name: str, tmp_path: Path, journal: Journal) -> None:
     version = STORES[name]
-    root = unpack(name, tmp_path / "store")
+    root = copy_of(name, tmp_path / "store")
     before = content(root)
     end = log_end(open_store(root)).offset
     orders = dict.fromkeys(prepared_rows(rows_of(root, version)), ActKind.COMMIT)
@@ -172,7 +172,7 @@ def test_undo_takes_it_back(name: str, tmp_path: Path, journal: Journal) -> None
 
 
 def test_a_full_redo_log_goes_on_in_a_new_file(tmp_path: Path, journal: Journal) -> None:
-    root = unpack("statetable-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-3.1.4", tmp_path / "store")
     directory = root / "transaction" / "redolog" / "TRANSACTION_REDOLOG_TOPIC_XXXX" / "0"
     before = sorted(file.name for file in directory.iterdir())
     pending = prepared_rows(rows_of(root, "3.1.4"))
@@ -192,7 +192,7 @@ def test_a_full_redo_log_goes_on_in_a_new_file(tmp_path: Path, journal: Journal)
 
 
 def test_a_broker_without_a_lock_is_seen_by_the_files_that_it_maps(tmp_path: Path) -> None:
-    root = unpack("statetable-killed-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-killed-3.1.4", tmp_path / "store")
     medium_of(root, "3.1.4", Destination(copy=tmp_path / "copy"))
     program = (
         "import mmap, sys; file = open(sys.argv[1], 'rb'); mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); "
@@ -210,7 +210,7 @@ def test_a_broker_without_a_lock_is_seen_by_the_files_that_it_maps(tmp_path: Pat
 def test_another_users_java_that_cannot_be_looked_into_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = open_store(unpack("statetable-killed-3.1.4", tmp_path / "store"))
+    store = open_store(copy_of("statetable-killed-3.1.4", tmp_path / "store"))
     processes = tmp_path / "proc"
     for number_, command in ((71, "java"), (72, "bash")):
         (processes / str(number_)).mkdir(parents=True)
@@ -233,7 +233,7 @@ def test_another_users_java_that_cannot_be_looked_into_is_told(
 
 @pytest.mark.parametrize("action", ["resume", "close"])
 def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: ActKind, tmp_path: Path) -> None:
-    root = unpack("prepared-4.2.0", tmp_path / "store")
+    root = copy_of("prepared-4.2.0", tmp_path / "store")
     medium = medium_of(root, "4.2.0", Destination(copy=tmp_path / "copy"))
     row = next(row for row in medium.look(prepared_rows(rows_of(root, "4.2.0"))[:1]))
     (situation,) = medium.situations([row], settled_ms=0)
@@ -243,7 +243,7 @@ def test_what_means_nothing_for_a_prepared_record_is_refused_once(action: ActKin
 
 
 def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
-    root = unpack("prepared-3.2.6", tmp_path / "store")
+    root = copy_of("prepared-3.2.6", tmp_path / "store")
     store = open_store(root)
     with pytest.raises(UnsafeStore, match="version is unknown") as refused:
         file_medium.FileMedium(store, broker_settings, {}, Destination(copy=tmp_path / "copy"), open_store)
@@ -252,7 +252,7 @@ def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: Path, journal: Journal) -> None:
-    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-recovered-3.1.4", tmp_path / "store")
     rows = rows_of(root, "3.1.4")
     name = next(name for name in prepared_rows(rows) if (rows[name]["topic"], rows[name]["queue_id"]) == ("orders", 1))
     place = root / "consumequeue" / "orders" / "1"
@@ -274,7 +274,7 @@ def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: P
 
 def test_a_first_file_of_unknown_length_is_not_made(tmp_path: Path) -> None:
     """A broker of 3.1.4 left out one of another length than its configuration's, and began the queue anew."""
-    root = unpack("statetable-recovered-3.1.4", tmp_path / "store")
+    root = copy_of("statetable-recovered-3.1.4", tmp_path / "store")
     for file in (root / "consumequeue").glob("*/*/*"):
         file.unlink()
     (root / "consumequeue" / "orders" / "1").mkdir()

@@ -11,8 +11,9 @@ from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.model.releases import Version, parse_version
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.repairs.records.record_writer import WritingRules, commit_record_of, draft_of, rollback_record_of
-from tests.brokers.corpus import corpus_names, recipe, truth, unpack
+from tests.brokers.corpus import corpus_names, recipe, truth
 from tests.forge.records import Message
+from tests.forge.stores import copy_of
 from tests.repairs.log_records import at_its_place, number, records
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus_names(design)]
@@ -52,7 +53,7 @@ def upgraded_at(name: str) -> int:
 def test_every_end_of_a_prepared_record_is_written_as_its_broker_wrote_it(name: str, tmp_path: Path) -> None:
     first = parse_version(recipe(name)["version"])
     border = upgraded_at(name)
-    ends = prepared_and_ends(open_store(unpack(name, tmp_path / name)))
+    ends = prepared_and_ends(open_store(copy_of(name, tmp_path / name)))
     kinds = set()
     for prepared, record in ends:
         version: Version = first if number(record, "commit_log_offset", 8) <= border else (3, 2, 6)

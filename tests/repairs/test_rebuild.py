@@ -18,6 +18,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
+from tests.forge.stores import copy_of
 from tests.representatives import few_quick
 
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
@@ -47,7 +48,7 @@ def files_below(root: Path, *names: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", few_quick(corpus.corpus_names()))
 def test_queues_are_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     built = made(root, tmp_path / "new", "queues")
     before, after = files_below(root, *DERIVED), files_below(tmp_path / "new", *DERIVED)
     if name in INCOMPLETE:  # what is there is the beginning of what was made
@@ -66,7 +67,7 @@ ONE_INDEX = [name for name in corpus.corpus_names() if not name.startswith(OTHER
 
 @pytest.mark.parametrize("name", few_quick(ONE_INDEX))
 def test_the_index_is_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     made(root, tmp_path / "new", "index", "checkpoint")
     before, after = (list(files_below(place, "index").values()) for place in (root, tmp_path / "new"))
     if name.endswith(COUNTS_ENTRIES):
@@ -95,7 +96,7 @@ def assert_same_checkpoint(root: Path, new: Path) -> None:
 
 @pytest.mark.parametrize("name", ["common-4.3.0", "common-5.3.3", "multipath-5.5.0", "killed-5.1.4"])
 def test_a_store_without_derived_files_gets_them_back(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     whole = made(root, tmp_path / "whole")
     sizes = store_sizes(open_store(root))
     for part in ("consumequeue", "index", "checkpoint"):
@@ -115,7 +116,7 @@ def rows(root: Path) -> list[dict[str, object]]:
 
 
 def test_numbers_keep_their_places_where_records_are_lost(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     lost = damage.records_in(log)[40:60]
     damage.zero_bytes(log, lost[0][0], sum(length for _, length in lost))
@@ -135,7 +136,7 @@ def test_numbers_keep_their_places_where_records_are_lost(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("bit", [0, 1, 3, 5])
 def test_one_wrong_number_costs_no_more_than_its_neighbour(bit: int, tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     before = files_below(root, "consumequeue")
     (log,) = damage.log_files(root)
     position, _ = damage.records_in(log)[200]
@@ -149,7 +150,7 @@ def test_one_wrong_number_costs_no_more_than_its_neighbour(bit: int, tmp_path: P
 
 
 def test_a_queue_that_was_deleted_begins_again(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     store = open_store(root)
     with open_queue(store, "orders", 1) as queue:
@@ -164,7 +165,7 @@ def test_a_queue_that_was_deleted_begins_again(tmp_path: Path) -> None:
 
 
 def test_queues_whose_records_expired_are_kept(tmp_path: Path) -> None:
-    root = corpus.unpack("multipath-5.1.4", tmp_path)
+    root = copy_of("multipath-5.1.4", tmp_path)
     kept = root / "consumequeue" / "expired" / "0" / f"{20000:020d}"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(bytes(20_000))
@@ -186,7 +187,7 @@ def test_queues_whose_records_expired_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_full_index_file_is_followed_by_another(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     store = open_store(root)
     sizes = store_sizes(store, {"maxIndexNum": "300", "maxHashSlotNum": "50"})
     built = rebuild(["index", "checkpoint"], store, tmp_path / "new", sizes)
@@ -199,7 +200,7 @@ def test_a_full_index_file_is_followed_by_another(tmp_path: Path) -> None:
 
 
 def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(BadRequest, match="already exists"):
@@ -217,7 +218,7 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -230,7 +231,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("place", ["other/log", "store/own", "store"])
 def test_a_log_in_a_directory_of_its_own_is_copied_to_where_it_is_looked_for(place: str, tmp_path: Path) -> None:
     """The copy had no commitlog/, and the status was 0: "no transaction can be read"."""
-    root = corpus.unpack("killed-5.3.3", tmp_path)
+    root = copy_of("killed-5.3.3", tmp_path)
     files = [(file.name, file.read_bytes()) for file in damage.log_files(root)]
     log = tmp_path / place if place != "store" else root
     (root / "commitlog").rename(tmp_path / "moved")

@@ -25,8 +25,9 @@ from rmqtx.repairs.records.record_writer import (
     property_values,
     writing_rules,
 )
-from tests.brokers.corpus import corpus_names, recipe, unpack
+from tests.brokers.corpus import corpus_names, recipe
 from tests.forge.records import Message
+from tests.forge.stores import copy_of
 from tests.repairs.log_records import at_its_place, number, records, rules_of
 from tests.representatives import each_store
 
@@ -60,7 +61,7 @@ def is_resumed(draft: RecordDraft) -> bool:
 @pytest.mark.parametrize("name", each_store(NAMES))
 def test_every_record_of_a_transaction_is_written_as_its_broker_wrote_it(name: str, tmp_path: Path) -> None:
     version = recipe(name)["version"]
-    store = open_store(unpack(name, tmp_path / name))
+    store = open_store(copy_of(name, tmp_path / name))
     seen = list(records(store))
     rules = rules_of(store, version, seen)
     halves = {number(record, "commit_log_offset", 8): record for record in seen}
@@ -88,7 +89,7 @@ def test_discard_copies_and_resumed_halves_are_written_as_their_broker_wrote_the
     """From the last half copy before it: its count of checks apart, which the broker raises as it gives up."""
     discards = resumed = 0
     for name in ("common-4.9.7", "common-5.1.4", "common-5.3.3", "common-5.5.0", "propcrc-5.3.3", "ipv6-5.1.4"):
-        store = open_store(unpack(name, tmp_path / name))
+        store = open_store(copy_of(name, tmp_path / name))
         seen = list(records(store))
         rules = rules_of(store, recipe(name)["version"], seen)
         copies: dict[bytes, dict[str, bytes]] = defaultdict(dict)

@@ -13,7 +13,8 @@ from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
-from tests.brokers.corpus import expected, recipe, unpack
+from tests.brokers.corpus import expected, recipe
+from tests.forge.stores import copy_of
 from tests.repairs.acting import act, medium_of, rows_of
 from tests.repairs.log_records import records
 
@@ -33,7 +34,7 @@ def test_each_decision_appends_what_its_broker_would_have_written(
     name: str, tmp_path: Path, journal: Journal
 ) -> None:
     version = recipe(name)["version"]
-    root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
+    root, target = copy_of(name, tmp_path / "source"), tmp_path / "target"
     open_ids, dropped = some(name, "PENDING", 3), some(name, "DISCARDED", 1)
     orders = dict(zip(open_ids, (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD), strict=True))
     orders |= dict.fromkeys(dropped, ActKind.COMMIT)
@@ -56,7 +57,7 @@ def test_each_decision_appends_what_its_broker_would_have_written(
 
 def test_what_was_dropped_is_put_into_rocksdb_again(tmp_path: Path, journal: Journal) -> None:
     name = "rocksdb-5.5.0"
-    root, target = unpack(name, tmp_path / "source"), tmp_path / "target"
+    root, target = copy_of(name, tmp_path / "source"), tmp_path / "target"
     (one,) = some(name, "DISCARDED", 1)
     (receipt,) = act(medium_of(root, "5.5.0", Destination(copy=target)), journal, {one: ActKind.RESUME})
     assert receipt.outcome == "accepted"
@@ -69,7 +70,7 @@ def test_what_was_dropped_is_put_into_rocksdb_again(tmp_path: Path, journal: Jou
 
 def test_a_broker_that_keeps_the_table_shut_is_not_given_ops_for_it(tmp_path: Path, journal: Journal) -> None:
     name = "rocksdb-5.5.0"
-    root = unpack(name, tmp_path / "source")
+    root = copy_of(name, tmp_path / "source")
     (one,) = some(name, "PENDING", 1)
     medium = medium_of(root, "5.5.0", Destination(copy=tmp_path / "target"), {"transRocksDBEnable": "false"})
     (receipt,) = act(medium, journal, {one: ActKind.ROLLBACK}, Conduct(overrides=("immunity",)))

@@ -15,7 +15,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.brokers import corpus
-from tests.forge.stores import settings_of
+from tests.forge.stores import copy_of, settings_of
 from tests.repairs.forge import mark, place, record, transaction
 
 NAMED = record(5, 700).place()
@@ -24,7 +24,7 @@ MARK = {**mark(0), "half_queue_offset": None}
 
 @pytest.mark.parametrize("name", ["rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0"])
 def test_the_halves_that_are_left_are_those_that_no_op_names(name: str, tmp_path: Path) -> None:
-    store = open_store(corpus.unpack(name, tmp_path))
+    store = open_store(copy_of(name, tmp_path))
     ended = left = 0
     with closing(store.log()) as log:
 

@@ -14,8 +14,9 @@ from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, open_store
 from rmqtx.repairs.records.record_writer import draft_of, property_values
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
-from tests.brokers.corpus import recipe, unpack
+from tests.brokers.corpus import recipe
 from tests.forge.records import Message
+from tests.forge.stores import copy_of
 from tests.repairs.forge import transaction
 from tests.repairs.log_records import at_its_place, number, records, rules_of
 
@@ -24,7 +25,7 @@ NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.4.0", "rocksdb-kill
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_record_is_written_as_its_broker_wrote_it(name: str, tmp_path: Path) -> None:
-    store = open_store(unpack(name, tmp_path / name))
+    store = open_store(copy_of(name, tmp_path / name))
     seen = list(records(store))
     rules = rules_of(store, recipe(name)["version"], seen)
     halves: dict[int, bytes] = {}

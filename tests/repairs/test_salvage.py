@@ -21,7 +21,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
-from tests.forge.stores import contents, settings_of, unpacked
+from tests.forge.stores import contents, copy_of, settings_of, unpacked
 from tests.repairs.test_rebuild import files_below
 from tests.representatives import rest_is_slow
 
@@ -69,7 +69,7 @@ def assert_walked(root: Path) -> None:
     ], quick=4),
 )
 def test_a_whole_store_comes_out_as_it_was(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     salvaged(root, tmp_path / "new")
     parts = ("commitlog", "consumequeue", "batchconsumequeue", "config")
     before = {place: data for place, data in files_below(root, *parts).items() if data.strip(b"\0")}
@@ -96,7 +96,7 @@ def damaged(root: Path) -> int:
 
 @pytest.mark.parametrize("name", ["common-4.3.0", "common-4.9.7", "common-5.3.3", "common-5.5.0"])
 def test_holes_are_filled_and_nothing_else_is_lost(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     before = files_below(root, "consumequeue")
     (log,) = damage.log_files(root)
     whole = damage.records_in(log)
@@ -120,7 +120,7 @@ def test_holes_are_filled_and_nothing_else_is_lost(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["common-4.9.7", "common-5.3.3", "killed-5.1.4"])
 def test_the_audit_says_nothing_else_than_of_the_damaged_store(name: str, tmp_path: Path) -> None:
     """Queues and index that are made anew know less of what a hole hid: a verdict may open, and none may close."""
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     chance = random.Random(name)
     for log in damage.log_files(root):
         records = damage.records_in(log)
@@ -141,7 +141,7 @@ def test_the_audit_says_nothing_else_than_of_the_damaged_store(name: str, tmp_pa
 
 
 def test_from_the_image_of_a_disk(tmp_path: Path) -> None:
-    root = corpus.unpack("killed-5.5.0", tmp_path)
+    root = copy_of("killed-5.5.0", tmp_path)
     chance = random.Random(7)
     logs = damage.log_files(root)
     pieces = [log.read_bytes() for log in logs]
@@ -166,7 +166,7 @@ def _blank_at(data: bytes) -> int:
 def test_how_long_segments_are_is_known_from_their_blank_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = corpus.unpack("killed-5.5.0", tmp_path)
+    root = copy_of("killed-5.5.0", tmp_path)
     logs = damage.log_files(root)
     image, loose = tmp_path / "disk.img", tmp_path / "loose"
     image.write_bytes(b"".join(b"\xee" * 700 + log.read_bytes() for log in reversed(logs)))
@@ -185,14 +185,14 @@ def test_how_long_segments_are_is_known_from_their_blank_records(
 
 @pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-4.4.0"])
 def test_an_op_of_a_half_that_waits_elsewhere_makes_no_number(name: str, tmp_path: Path) -> None:
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     (log,) = damage.log_files(root)
     assert salvaged(root, tmp_path / "new", log).placeholders_count == 0
     assert states(tmp_path / "new") == states(root)
 
 
 def test_a_discard_copy_lost_at_the_end_is_not_forgotten(tmp_path: Path) -> None:
-    root = corpus.unpack("fifteen-4.9.7", tmp_path)
+    root = copy_of("fifteen-4.9.7", tmp_path)
     (log,) = damage.log_files(root)
     position, length = damage.records_in(log)[-1]
     damage.zero_bytes(log, position, length)
@@ -203,7 +203,7 @@ def test_a_discard_copy_lost_at_the_end_is_not_forgotten(tmp_path: Path) -> None
 
 
 def test_misnamed_torn_and_overlapping_files(tmp_path: Path) -> None:
-    root = corpus.unpack("killed-5.5.0", tmp_path)
+    root = copy_of("killed-5.5.0", tmp_path)
     whole = files_below(root, "commitlog")
     logs = damage.log_files(root)
     loose = tmp_path / "loose"
@@ -228,7 +228,7 @@ def test_misnamed_torn_and_overlapping_files(tmp_path: Path) -> None:
 
 
 def test_of_two_copies_the_sound_one_is_taken(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     before = files_below(root, "commitlog")
     (log,) = damage.log_files(root)
     records = damage.records_in(log)
@@ -247,7 +247,7 @@ def test_of_two_copies_the_sound_one_is_taken(tmp_path: Path) -> None:
 
 
 def test_what_a_filler_stands_for_is_taken_from_another_file(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     before = files_below(root, "commitlog", "consumequeue")
     backup = tmp_path / "backup"
     backup.write_bytes(damage.log_files(root)[0].read_bytes())
@@ -264,7 +264,7 @@ def test_what_a_filler_stands_for_is_taken_from_another_file(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("with_queues", [True, False])
 def test_numbers_of_halves_and_ops_are_not_given_again(with_queues: bool, tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     before = ends(root)
     (log,) = damage.log_files(root)
     records = damage.records_in(log)
@@ -297,7 +297,7 @@ def cursors(root: Path) -> dict[str, int]:
 
 
 def test_records_that_recovery_had_cut_off_stay_away(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     records = damage.records_in(log)
     data = log.read_bytes()
@@ -313,7 +313,7 @@ def test_records_that_recovery_had_cut_off_stay_away(tmp_path: Path) -> None:
 
 
 def test_a_record_from_far_away_does_not_make_a_log_of_many_files(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     records = damage.records_in(log)
     record = bytearray(log.read_bytes()[: records[0][1]])
@@ -341,7 +341,7 @@ def test_a_hole_is_filled_to_the_byte(length: int, lost_count: int) -> None:
 
 
 def test_sectors_that_cannot_be_read_are_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     read = OpenFile.read
 
@@ -361,7 +361,7 @@ def test_sectors_that_cannot_be_read_are_unread(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("page", [0, 2])
 def test_zeros_in_place_of_records_are_damaged(page: int, tmp_path: Path) -> None:
     """At the begin of a segment and between two records; the zeros behind the last record are unused."""
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (log,) = damage.log_files(root)
     data = bytearray(log.read_bytes())
     sound = FoundRuns(0, SalvageSource(str(log), len(data)))
@@ -376,7 +376,7 @@ def test_zeros_in_place_of_records_are_damaged(page: int, tmp_path: Path) -> Non
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     with pytest.raises(BadRequest, match="is inside"):
         salvaged(root, root / "new")
     nothing = tmp_path / "nothing"
@@ -391,7 +391,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_the_command_takes_what_the_store_says_and_tells_what_is_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     hashes = files_below(root, ".")
     assert status_of(["salvage", str(root), "--to", str(tmp_path / "same")]) == 0
     assert files_below(root, ".") == hashes
@@ -407,7 +407,7 @@ def test_the_command_takes_what_the_store_says_and_tells_what_is_lost(
 
 def test_a_segment_that_is_not_there_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """But not the rest of the one before it, which the broker had left blank, where the next record shows that."""
-    root = corpus.unpack("killed-5.1.4", tmp_path)
+    root = copy_of("killed-5.1.4", tmp_path)
     whole = salvaged(root, tmp_path / "whole")
     assert whole.lost_bytes == 0
     gone = damage.log_files(root)[3]
@@ -464,7 +464,7 @@ def test_what_only_rocksdb_knew_is_said_to_be_lost(tmp_path: Path) -> None:
 
 def test_what_a_killed_broker_may_have_decided_is_still_in_doubt(tmp_path: Path) -> None:
     """A salvaged store was "stopped cleanly", so a message whose producer had rolled it back could be committed."""
-    root = corpus.unpack("killed-5.3.3", tmp_path)
+    root = copy_of("killed-5.3.3", tmp_path)
     result = salvaged(root, tmp_path / "new")
     assert result.is_of_killed
     assert open_store(tmp_path / "new").was_killed
@@ -481,7 +481,7 @@ def test_what_waits_in_a_timer_and_who_manages_the_broker_come_along(
     name: str, places: tuple[str, ...], tmp_path: Path
 ) -> None:
     """`config/timercheck` came alone, so the timer would have skipped them; and acts on the replica were allowed."""
-    root = corpus.unpack(name, tmp_path)
+    root = copy_of(name, tmp_path)
     result = salvaged(root, tmp_path / "new")
     assert not result.lacks_timers
     for place in places:
@@ -492,7 +492,7 @@ def test_what_waits_in_a_timer_and_who_manages_the_broker_come_along(
 
 
 def test_abort_of_rmqtx_is_no_kill(tmp_path: Path) -> None:
-    root = corpus.unpack("common-5.3.3", tmp_path)
+    root = copy_of("common-5.3.3", tmp_path)
     (root / "abort").write_bytes(b"0")
     result = salvaged(root, tmp_path / "new")
     assert (result.is_of_killed, (tmp_path / "new" / "abort").read_bytes()) == (False, b"0")

@@ -19,14 +19,14 @@ from rmqtx.repairs.receipts.receipts import new_receipt_id
 from rmqtx.repairs.receipts.saved_messages import message_of, save_message
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 
 NAME = "common-5.3.3"
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return open_store(unpack(NAME, tmp_path_factory.mktemp("store")))
+    return open_store(copy_of(NAME, tmp_path_factory.mktemp("store")))
 
 
 def records(store: Store) -> list[tuple[dict[str, Any], bytes]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run, rmqtx
+from tests.forge.stores import copy_of
 from tests.s3.server import S3Server, serving
 
 __all__ = ["Run", "rmqtx"]
@@ -40,7 +40,7 @@ def copied(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Cop
 
     def copy(name: str) -> tuple[Path, str]:
         if name not in found:
-            local = unpack(name, tmp_path_factory.mktemp(name))
+            local = copy_of(name, tmp_path_factory.mktemp(name))
             found[name] = local, s3_server.upload(local, f"evidence/{name}/store")
         return found[name]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.corpus import unpack
+from tests.forge.stores import copy_of
 from tests.representatives import rest_is_slow
 
 #: A machine that also runs other things may take its time.
@@ -103,7 +103,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small store with most histories."""
-    return unpack("common-5.3.3", tmp_path_factory.mktemp("common"))
+    return copy_of("common-5.3.3", tmp_path_factory.mktemp("common"))
 
 
 @pytest.mark.slow

@@ -20,11 +20,11 @@ from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify import copies
 from rmqtx_cli.main import status_of
-from tests.brokers import corpus
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.forge.logs import Forge
+from tests.forge.stores import copy_of
 
 
 def audited(*roots: Path) -> tuple[VerdictReading, dict[str, dict[str, Any]]]:
@@ -274,7 +274,7 @@ def test_stores_shows_copies_confirmed_offset_and_epochs(tmp_path: Path, capsys:
     assert slave["confirm_offset"] == 22538
     assert any("the newest bytes that both have are equal" in sentence for sentence in slave["trust"])
     (replica,) = [json.loads(codes_of(
-        capsys, "stores", corpus.unpack("controller-5.1.4", tmp_path), "--format", "jsonl", "--quiet")[1])]  # fmt: skip
+        capsys, "stores", copy_of("controller-5.1.4", tmp_path), "--format", "jsonl", "--quiet")[1])]  # fmt: skip
     assert replica["epochs"] == ["1 from 0"]
 
 

@@ -16,12 +16,12 @@ from rmqtx.remoting.live import lookups as live
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import show
 from rmqtx.verdicts.audit.message_ids import other_id_words, stores_of_message_id
-from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores
 from tests.forge.logs import Forge
+from tests.forge.stores import copy_of
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 
@@ -100,7 +100,7 @@ def test_a_live_broker_is_not_asked_to_take_it(root: Path) -> None:
 @pytest.mark.parametrize("name", ["prepared-3.2.6", "statetable-3.1.4", "ipv6-5.1.4", "dledger-4.9.7"])
 def test_ids_of_other_designs(name: str, tmp_path: Path) -> None:
     """Of 3.x, with IPv6 addresses, and in a DLedger log."""
-    store = open_store(corpus.unpack(name, tmp_path))
+    store = open_store(copy_of(name, tmp_path))
     rows = audit([store], broker_settings).table().to_pylist()
     row = next(row for row in rows if row["half_copies"])
     place = row["half_copies"][0]["commit_log_offset"]

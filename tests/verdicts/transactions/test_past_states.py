@@ -12,8 +12,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
-from tests.brokers import corpus
-from tests.forge.stores import opened, settings_of
+from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 
 
@@ -24,7 +23,7 @@ def rows_at(store: Store, at_ms: int | None) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["common-5.3.3", "common-4.9.7", "common-5.1.4", "busystop-5.1.4"])
 def test_what_is_open_today_was_open_since_it_was_sent(name: str, tmp_path: Path) -> None:
-    store = open_store(corpus.unpack(name, tmp_path))
+    store = open_store(copy_of(name, tmp_path))
     today = rows_at(store, None)
     times = sorted(copy["store_time_ms"] for row in today.values() for copy in row["half_copies"])
     compared = 0
@@ -47,7 +46,7 @@ def test_what_is_open_today_was_open_since_it_was_sent(name: str, tmp_path: Path
 
 def test_immunity_ends_while_the_broker_is_stopped(tmp_path: Path) -> None:
     """The broker that starts now measures it by its own clock: an hour of a half that is a day old is over."""
-    store = open_store(corpus.unpack("common-5.3.3", tmp_path))
+    store = open_store(copy_of("common-5.3.3", tmp_path))
     now = rows_at(store, None)
     immune = [one for one, row in now.items() if "pending_immune" in (row["keys"] or "")]
     assert len(immune) == 2
@@ -64,7 +63,7 @@ def test_immunity_ends_while_the_broker_is_stopped(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("at_the_real_moment")
 def test_one_clock_measures_what_the_next_broker_measures(tmp_path: Path) -> None:
     """fileReservedTime ends while the broker is stopped; that no check came is held against it only while it ran."""
-    store = open_store(corpus.unpack("common-5.3.3", tmp_path))
+    store = open_store(copy_of("common-5.3.3", tmp_path))
     reserved_ms = 72 * 3_600_000
     first_ms = min(row["born_time_ms"] for row in rows_at(store, None).values() if row["state"] == "PENDING")
 

@@ -15,7 +15,7 @@ from rmqtx.verdicts.ledger.reconcile import RECONCILED
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction, newest_first
 from tests.brokers import corpus
-from tests.forge.stores import settings_of
+from tests.forge.stores import copy_of, settings_of
 from tests.repairs.forge import mark, place, transaction
 from tests.representatives import one_of_each_design
 
@@ -24,7 +24,7 @@ DEFAULTS = {one.name for one in fields(Transaction) if one.name not in RECONCILE
 
 @pytest.mark.parametrize("name", one_of_each_design(corpus.all_names()))
 def test_its_row_is_the_row_that_it_was_made_of(name: str, tmp_path: Path) -> None:
-    table = audit([open_store(corpus.unpack(name, tmp_path))], settings_of(name)).table()
+    table = audit([open_store(copy_of(name, tmp_path))], settings_of(name)).table()
     rows = table.to_pylist()
     values = [Transaction.of(row) for row in rows]
     assert pa.Table.from_pylist([value.row() for value in values], schema=TRANSACTIONS).to_pylist() == rows
