@@ -133,6 +133,12 @@ fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables
 	$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page || status=1; \
 	exit $$status
 
+.PHONY: guided
+guided: compiled ## fuzz decoders guided by coverage (atheris), TARGETS (all) for SECONDS_EACH (120); KEEP=1 adds inputs to tests/guided/corpora
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(PIP) 'atheris>=3' || \
+		{ echo "make: pip cannot install atheris; it needs a package index, and Python 3.11 to 3.13" >&2; exit 1; }
+	@$(BIN)/python -m tests.guided $${TARGETS:-} --seconds $${SECONDS_EACH:-120} --seed $${SEED:-1} $${KEEP:+--keep}
+
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, an hour)
 	@$(BIN)/python -m tests.brokers corpus

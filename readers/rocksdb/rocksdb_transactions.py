@@ -122,7 +122,7 @@ def _read(store: Store) -> RocksdbEntries:
             elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
                 found.findings.append(_strange(store, place, key, value))
             else:
-                rows.append({"store": store.root, "file": place, **_entry(key, value)})
+                rows.append({"store": store.root, "file": place, **entry_of(key, value)})
     found.entries = pa.Table.from_pylist(rows, schema=ROCKSDB_TRANSACTIONS)
     return found
 
@@ -154,7 +154,8 @@ def _how_old(store: Store, found: RocksdbEntries) -> Note:
     return Note(NoteKind.WHY, f"the database ends at its last flush ({upto}), because {store.why_unclean}")
 
 
-def _entry(key: bytes, value: bytes) -> dict[str, object]:
+def entry_of(key: bytes, value: bytes) -> dict[str, object]:
+    """Return the columns that a key and a value of these lengths have."""
     place = TRANSACTION_KEY.unpack(key)["half_commit_log_offset"]
     words = key[TRANSACTION_KEY.size_bytes :].split(SEPARATOR)
     topic, transaction_id = (None, None) if len(words) != 3 or words[0] else (_text(words[1]), _text(words[2]))

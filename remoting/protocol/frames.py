@@ -110,6 +110,8 @@ def decoded(data: bytes) -> Frame:
 
     Raises: BadFrame.
     """
+    if len(data) < FRAME.size_bytes:
+        raise BadFrame("a frame is cut off", expected=f"at least {FRAME.size_bytes} bytes", actual=len(data))
     place = FRAME.unpack(data)
     kind, length = place["encoding_and_header_length"] >> 24, place["encoding_and_header_length"] & 0xFFFFFF
     if place["length_bytes"] != len(data) - 4 or length > len(data) - 8:

@@ -130,6 +130,12 @@ def test_what_cannot_be_sent_is_said_before_it_is(frame: Frame) -> None:
         encoded(frame)
 
 
+@pytest.mark.parametrize("length", range(8))
+def test_less_than_the_lengths_of_a_frame_is_no_frame(length: int) -> None:
+    with pytest.raises(BadFrame, match="cut off"):
+        decoded(bytes(length))
+
+
 def test_numbers_as_names_are_read_and_texts_that_look_so_are_left_alone() -> None:
     text = b'{"brokerAddrs":{0:"10.0.0.1:1",-1:"x",17:"{1:2, 3:4}"},"a":"\\",0:"}'
     assert parsed_json(text) == {"brokerAddrs": {"0": "10.0.0.1:1", "-1": "x", "17": "{1:2, 3:4}"}, "a": '",0:'}
