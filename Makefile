@@ -139,6 +139,10 @@ guided: compiled ## fuzz decoders guided by coverage (atheris), TARGETS (all) fo
 		{ echo "make: pip cannot install atheris; it needs a package index, and Python 3.11 to 3.13" >&2; exit 1; }
 	@$(BIN)/python -m tests.guided $${TARGETS:-} --seconds $${SECONDS_EACH:-120} --seed $${SEED:-1} $${KEEP:+--keep}
 
+.PHONY: machines
+machines: compiled ## state machines: acts with undo, following audits, growing tables, the exporter; STEPS (2000) of each
+	@RMQTX_MACHINE_STEPS=$${STEPS:-2000} $(BIN)/python -m pytest -q tests/machines --timeout 0
+
 .PHONY: corpus
 corpus: $(INSTALLED) ## have real brokers write the test stores again (Maven, a JDK, an hour)
 	@$(BIN)/python -m tests.brokers corpus

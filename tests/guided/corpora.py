@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rmqtx.readers.log.commit_log import scan_records
@@ -30,7 +30,7 @@ def kept(target: str) -> dict[str, bytes]:
         return {one.name: stream.read() for one in tar if (stream := tar.extractfile(one)) is not None}
 
 
-def keep(target: str, inputs: Iterator[bytes]) -> int:
+def keep(target: str, inputs: Iterable[bytes]) -> int:
     """Write the archive of a target; return the number of its inputs. Equal inputs give equal bytes."""
     named = {hashlib.sha256(data).hexdigest()[:16]: data for data in inputs}
     CORPORA.mkdir(exist_ok=True)

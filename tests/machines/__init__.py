@@ -1,0 +1,1 @@
+"""State machines: Hypothesis draws steps, and after each one what rmqtx reports must be what happened."""
