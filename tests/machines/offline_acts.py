@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination, resume, undo
 from rmqtx.repairs.receipts.act_kind import ActKind
@@ -18,9 +20,10 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.forge.stores import copy_of
-from tests.repairs.acting import act, content, medium_of, rows_of
+from tests.repairs.acting import CONF, act, content, medium_of, rows_of
 
 ACTS = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE)
 #: What an act of each kind leaves where it is proved.
@@ -109,7 +112,7 @@ class OfflineActs(RuleBasedStateMachine):
     @rule()
     def look_again(self) -> None:
         """No receipt of a change that stands is contradicted; one that was undone does not stand."""
-        transactions = {one: Transaction.of({**row, "store": str(self.root)}) for one, row in self._full().items()}
+        transactions = {row["transaction_id"]: Transaction.of(row) for row in self._audited()}
         for receipt, standing in rechecked(self.receipts, lambda ids: [transactions[one] for one in ids]):
             assert receipt.transaction_id is not None
             assert standing.word != "contradicted" or self._was_settled_again(receipt), (receipt, standing)
@@ -117,8 +120,9 @@ class OfflineActs(RuleBasedStateMachine):
     def _was_settled_again(self, receipt: Receipt) -> bool:
         return sum(one.transaction_id == receipt.transaction_id for one in self.receipts) > 1
 
-    def _full(self) -> dict[str, dict[str, Any]]:
-        return self.rows
+    def _audited(self) -> list[dict[str, Any]]:
+        reading = audit([open_store(self.root)], lambda store: broker_settings(store, conf=CONF, version=self.version))
+        return reading.table().to_pylist()
 
     @invariant()
     def every_transaction_is_there(self) -> None:

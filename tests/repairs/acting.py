@@ -19,9 +19,13 @@ from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.audit.local_audit import audit
 
 
+#: No half message is too old for its broker, whenever a test runs.
+CONF = {"fileReservedTime": "1000000"}
+
+
 def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:
     """The files of a store as what is acted on; none is too old for its broker, whenever a test runs."""
-    conf = {"fileReservedTime": "1000000"} | (conf or {})
+    conf = CONF | (conf or {})
 
     def settings_of(store: Store) -> Any:
         return broker_settings(store, conf=conf, version=version)
@@ -31,8 +35,7 @@ def medium_of(root: Path, version: str, destination: Destination, conf: dict[str
 
 def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:
     """Every transaction, without the store's name."""
-    conf = {"fileReservedTime": "1000000"}
-    reading = audit([open_store(root)], lambda store: broker_settings(store, conf=conf, version=version))
+    reading = audit([open_store(root)], lambda store: broker_settings(store, conf=CONF, version=version))
     rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
     return {name: _anywhere(row) for name, row in rows.items()}
 
