@@ -55,7 +55,9 @@ class OfflineActs(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(ACTS), number=st.integers(0, 10_000))
     def decide(self, kind: ActKind, number: int) -> None:
         """One act on one transaction: it is refused and nothing changes, or that transaction alone changes."""
-        identity = self.ids[number % len(self.ids)]
+        undecided = [one for one in self.ids if self.rows[one]["state"] in ("PENDING", "DISCARDED", "LOST")]
+        among = undecided if undecided and number % 4 else self.ids  # of the others most acts are refused
+        identity = among[number % len(among)]
         before, image = self.rows, content(self.root)
         undo_file = self.folder / f"undo-{len(self.images)}-{len(self.receipts)}"
         medium = medium_of(self.root, self.version, Destination(undo_file=undo_file))
