@@ -18,7 +18,6 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.audit.local_audit import audit
 
-
 #: No half message is too old for its broker, whenever a test runs.
 CONF = {"fileReservedTime": "1000000"}
 
