@@ -400,7 +400,7 @@ class Director:
                 order = "commit"
             elif not is_same:
                 shutil.copy(first.plan, office.plan)
-        return self._rmqtx(office, "B", order, ids, draw.uniform(0.0, 14.0))
+        return self._rmqtx(office, "B", order, ids, draw.uniform(0.0, draw.choice((3.0, 14.0))))
 
     def _again(self, office: Office, ids: Sequence[str]) -> None:
         """Give the order again, without trouble, until nothing is left of it."""
