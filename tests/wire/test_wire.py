@@ -10,7 +10,7 @@ from tests.wire.planted import planted
 
 @pytest.mark.parametrize("act", ACTS)
 def test_nothing_is_delivered_twice_or_done_without_a_receipt(act: str) -> None:
-    for seed in range(4):
+    for seed in range(3):
         assert played(seed, act).errors == [], f"python -m tests.wire --act {act} --seeds 1 --seed {seed}"
 
 
@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
 
 @pytest.mark.parametrize(("fault", "seed", "word"), [
     ("journal-after-request", 1, "no receipt"),
-    ("no-second-look", 53, "before it looked"),
+    ("no-second-look", 36, "before it looked"),
     ("retry-of-decision", 10, "was delivered by A and A"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(fault: str, seed: int, word: str) -> None:
