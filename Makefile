@@ -160,6 +160,11 @@ test-forcing: $(INSTALLED) ## force transactions on real brokers: guards, faults
 		$(BIN)/python -m pytest tests/brokers/forcing tests/brokers/test_stand_in.py
 	@$(BIN)/python -m tests.brokers.forcing
 
+.PHONY: redeliveries
+redeliveries: $(INSTALLED) ## kill redeliveries on real brokers, KILLS (50) times a version, and let RACES (50) of them race with another decision: prints counts
+	@$(BIN)/python -m tests.brokers.forcing.redeliveries --kills $${KILLS:-50} --races $${RACES:-50} \
+		--versions $${RMQTX_BROKER_VERSIONS:-4.9.7 5.1.4 5.3.3 5.5.0}
+
 .PHONY: drains
 drains: $(INSTALLED) ## stop real brokers under load, STOPS (20) times with rmqtx drain and TWINS (5) times without, and count: docs/drains.md
 	@$(BIN)/python -m tests.brokers.forcing.stops --stops $(or $(STOPS),20) --twins $(or $(TWINS),5) --page docs/drains.md \

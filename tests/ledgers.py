@@ -38,7 +38,7 @@ CASES: dict[str, Wanted] = {
     "pending.1": Wanted("CANCELLED", "PENDING", "not_done", "act", "rollback", "newest half copy: queue offset"),
     "never_answered.0": Wanted("PAID", "DISCARDED", "done", "act", "commit", "not the discard copy"),
     "never_answered.1": Wanted("CANCELLED", "DISCARDED", "not_done", "agrees", "none", "not delivered"),
-    "rollback.0": Wanted("PAID", "ROLLED_BACK", "done", "contradiction", "none", "send the message again"),
+    "rollback.0": Wanted("PAID", "ROLLED_BACK", "done", "act", "redeliver", "newest half copy: queue offset"),
     "rollback.1": Wanted("CANCELLED", "ROLLED_BACK", "not_done", "agrees", "none", "not delivered"),
     "double_commit.0": Wanted("PAID", "COMMITTED", "done", "contradiction", "none", "delivered 2 times: COMMIT"),
     "triple_commit.0": Wanted("PAID", "COMMITTED", "done", "contradiction", "none", "delivered 3 times: COMMIT"),
@@ -59,7 +59,7 @@ TWICE = "pending.3"
 SHARED = ("pending.4", "pending.5")
 PLANNED = {
     case: wanted.advice for case, wanted in CASES.items() if wanted.word in ("done", "not_done")
-    and wanted.advice in ("commit", "rollback", "close", "resume")
+    and wanted.advice in ("commit", "rollback", "close", "resume", "redeliver")
 }  # fmt: skip
 
 

@@ -228,6 +228,17 @@ class Broker:
         }  # fmt: skip
         return self._act(Request(RequestCode.END_TRANSACTION, fields), timeout_ms)
 
+    def send(
+        self, fields: Mapping[str, Value], body: bytes, timeout_ms: int | None = None
+    ) -> tuple[Answer, Mapping[str, str]]:
+        """Send a message, once, and return the fields of the response too: `queueId`, `queueOffset` and `msgId`.
+
+        Raises: Unreachable (nothing was sent), NoAnswer (unknown outcome: look it up before any other act).
+        Source: client/impl/MQClientAPIImpl.java sendMessage; docs/formats/wire.md#requests.
+        """
+        frame = self._once(Request(RequestCode.SEND_MESSAGE_V2, fields, body), timeout_ms)
+        return Answer(frame.code, frame.remark), frame.fields
+
     def resume_check(self, message_id: str, timeout_ms: int | None = None) -> Answer:
         """Append a copy of a record to the half topic with its check count at 0. Each call appends another copy.
 
@@ -247,11 +258,14 @@ class Broker:
         return self._act(Request(RequestCode.UPDATE_BROKER_CONFIG, body=body), timeout_ms)
 
     def _act(self, request: Request, timeout_ms: int | None) -> Answer:
+        frame = self._once(request, timeout_ms)
+        return Answer(frame.code, frame.remark)
+
+    def _once(self, request: Request, timeout_ms: int | None) -> Frame:
         try:
-            frame = self.client.answer(self.address, request, timeout_ms)
+            return self.client.answer(self.address, request, timeout_ms)
         except BadFrame as error:  # the request was sent, and its response cannot be read
             raise NoAnswer(error.message, advice=error.advice) from error
-        return Answer(frame.code, frame.remark)
 
 
 def _pull(topic: str, queue_id: int, queue_offset: int, count: int) -> Request:

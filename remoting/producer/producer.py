@@ -28,7 +28,7 @@ OUR_CLIENTS = "rmqtx@"
 HALF_MARK, PRODUCER_GROUP, UNIQUE_KEY, KEYS = "TRAN_MSG", "PGROUP", "UNIQ_KEY", "KEYS"
 _PREPARED = 0x4
 #: Response codes to a send after which the broker has the message.
-_STORED = (
+STORED = (
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
 )  # fmt: skip
@@ -138,7 +138,7 @@ class Member:
         marks = {"WAIT": "true", UNIQUE_KEY: message.unique_key, HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
         fields = _half_fields(self.groups[0], message, {**message.properties, **marks})
         request = Request(RequestCode.SEND_MESSAGE_V2, fields, message.body)
-        return sent(self._call(request, timeout_ms, _STORED), message.unique_key)
+        return sent(self._call(request, timeout_ms, STORED), message.unique_key)
 
     def _call(
         self, request: Request, timeout_ms: int | None = None, accepted: Container[int] = (ResponseCode.SUCCESS,)

@@ -29,13 +29,16 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.repairs.records.record_writer import has_readable_body
+from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
 #: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")
 #: Transactions that are looked up together before they are acted on one after the other.
 _CHUNK = 50
 _POLL_SECONDS = 0.2
+#: Outcomes of an earlier act after which consumers may have the message.
+_MAY_HAVE_SENT = (ActOutcome.PROVED, ActOutcome.ACCEPTED, ActOutcome.UNKNOWN, ActOutcome.CONTRADICTED)
 _NEW_HALF_SECONDS = 5.0
 #: How long a request without an answer may still reach the broker: a network that was interrupted delivers it late.
 LATE_MS = 60_000
@@ -71,6 +74,23 @@ def _by_id(rows: Sequence[Transaction]) -> dict[str, Transaction]:
     return found
 
 
+def refuse_redelivered_elsewhere(acts: Sequence[CheckedAct], receipts: Sequence[Receipt], conduct: Conduct) -> None:
+    """Refuse redeliveries that the journal has for another broker, which is not searched for the message.
+
+    `receipts`: all of the journal. One for the same broker does not count: there the message itself is found.
+    """
+    sent = {
+        (one.transaction_id, one.store): one for one in receipts
+        if one.action == ActKind.REDELIVER and one.outcome in _MAY_HAVE_SENT
+    }
+    for act in acts if "already-delivered" not in conduct.overrides else ():
+        root = act.store_of(act.named)
+        for (name, store), receipt in sent.items():
+            if name == act.order.transaction_id and store != root:
+                why = f"it was redelivered at {store} already: receipt {receipt.receipt_id} ({receipt.outcome})"
+                act.refusals.append(Refusal("already-delivered", why, f"see rmqtx show {name}"))
+
+
 def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
     """Choose the copy that the act names, and apply the guards."""
     request, situation = act.order.request, act.situation
@@ -80,14 +100,32 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
         queue_offset = max(medium.open_copies(situation), default=None)
     if queue_offset is not None:
         situation = replace(situation, named=medium.record(situation, queue_offset))
-    elif situation.half_copy is None and "not-a-half" in conduct.overrides:
+    elif situation.half_copy is None and "not-a-half" in conduct.overrides and request.action != ActKind.REDELIVER:
         situation = replace(situation, named=situation.discard_copy)
+    elif request.action == ActKind.REDELIVER and situation.conditions.sent_to is None:
+        situation = _with_readable(situation, medium)
     act.situation = situation
     act.named = _named(situation, request)
     act.refusals = list(refusals(situation, request, conduct.overrides, without))
     if act.named is None and not act.refusals:
         why = "the record that the action must name cannot be read"
         act.refusals = [Refusal("evidence-incomplete", why, f"see rmqtx show {act.order.transaction_id}")]
+
+
+def _with_readable(situation: Situation, medium: Medium) -> Situation:
+    """The situation with the newest half copy that consumers can read: the check of some releases spoils bodies.
+
+    The transaction is over, so no copy but the named one matters to the check.
+    """
+    named = situation.named
+    if named is None or not named.raw or has_readable_body(named.raw):
+        return situation
+    for copy in newest_first(situation.transaction.half_copies):
+        found = medium.record(situation, copy.queue_offset)
+        if found is not None and has_readable_body(found.raw):
+            return replace(situation, named=found)
+    why = "no half copy of it has a body that consumers can read"
+    return replace(situation, conditions=replace(situation.conditions, unsendable=why))
 
 
 def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
@@ -139,7 +177,8 @@ def _act_on(
 ) -> list[CheckedAct]:
     """Look up each transaction again, apply the guards, and act; return the acts that may have an effect.
 
-    If the broker can no longer be read after some acts, or the course is stopped, the others are not done.
+    If the broker can no longer be read after some acts, or the course is stopped, the others are not done; nor are
+    further redeliveries after one that the broker did not accept.
     """
     acted: list[CheckedAct] = []
     pace = _Pace(conduct.max_per_second, course)
@@ -153,7 +192,8 @@ def _act_on(
         except RemotingError as error:
             if not acted:
                 raise
-            _record_not_sent(allowed[start:], journal, conduct, error)  # effects of sent requests are still proved
+            # effects of requests that were sent are still proved
+            _record_not_sent(allowed[start:], journal, conduct, error.message)
             break
         for act in chunk:
             if not act.is_allowed:
@@ -170,6 +210,11 @@ def _act_on(
             except RmqtxError:
                 _record_not_written(acted, medium, journal)
                 raise
+            is_unexpected = act.begun().outcome != ActOutcome.ACCEPTED
+            if is_unexpected and act.order.request.action == ActKind.REDELIVER:
+                why = f"the redelivery of {act.order.transaction_id} was not accepted"
+                _record_not_sent(allowed[allowed.index(act) + 1 :], journal, conduct, why)
+                return acted
     return acted
 
 
@@ -246,11 +291,11 @@ def _refuse(act: CheckedAct, journal: Journal, conduct: Conduct) -> None:
     journal.end(receipt)
 
 
-def _record_not_sent(acts: Sequence[CheckedAct], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
-    """Record that the rest was not done, because the broker could no longer be read."""
+def _record_not_sent(acts: Sequence[CheckedAct], journal: Journal, conduct: Conduct, why: str) -> None:
+    """Record that the rest was not done."""
     for act in acts:
         act.begin(conduct)
-        _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error.message}")
+        _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {why}")
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------
@@ -267,6 +312,8 @@ def _act(act: CheckedAct, medium: Medium, journal: Journal, conduct: Conduct) ->
     try:
         if action == ActKind.RESUME:
             answer = medium.resume(act.named, receipt)
+        elif action == ActKind.REDELIVER:
+            answer = medium.redeliver(act.named, act.situation, receipt)
         elif action == ActKind.DISCARD:
             answer = medium.discard(act.named, act.situation, receipt)
         elif action == ActKind.COMMIT and act.situation.named is None:

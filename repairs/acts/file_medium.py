@@ -52,7 +52,7 @@ from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.model.transaction import Copy, Transaction
+from rmqtx.verdicts.model.transaction import Copy, FinalRecord, Transaction
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
 #: Records as people read them, by their names in receipts.
@@ -338,6 +338,14 @@ class FileMedium:
         elif not PREPARED_NOT_CHECKED.holds(self._version):
             steps += (Barrier(), *slot_states(self._store, self._tail.placed))
         return ChangeSet(steps)
+
+    def redeliver(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """See `Medium`. A guard refuses it before: it is a request to a running broker."""
+        raise NotImplementedError
+
+    def not_in_queue(self, final: FinalRecord) -> str | None:  # noqa: ARG002
+        """See `Medium`. The queues are read back with the log."""
+        return None
 
     def finish(self) -> Mapping[str, str]:
         """See `Medium`."""

@@ -13,8 +13,10 @@ from rmqtx.readers.model.identities import is_of_grpc_client
 from rmqtx.readers.model.releases import (
     CHECK_INFLATES,
     HALF_TOPIC_DESIGN,
+    PREPARED_NOT_CHECKED,
     RESUME_BREAKS_COMPRESSED,
     RESUME_REQUEST,
+    ROCKSDB_TRANSACTIONS,
     dotted,
 )
 from rmqtx.readers.model.shell_words import quoted
@@ -24,7 +26,7 @@ from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.advice import Advice
@@ -47,7 +49,20 @@ def slave(situation: Situation, _: ActRequest) -> Found:
 
 
 def rocksdb(situation: Situation, request: ActRequest) -> Found:
-    """Its half is in RocksDB, and only the broker's table, which was not read, shows whether it is still checked."""
+    """Its half is in RocksDB, and only the broker's table, which was not read, shows whether it is still checked; or
+    the broker is older than these halves, and takes its number for one of the ordinary half queue.
+    """
+    conditions = situation.conditions
+    is_live = not (conditions.is_stopped or conditions.is_of_files or conditions.sent_to is not None)
+    version = conditions.version
+    if is_live and request.decides and is_in_rocksdb(situation.named) and version is not None and (
+        not ROCKSDB_TRANSACTIONS.holds(version)
+    ):
+        return (
+            f"its half is in RocksDB, and broker {dotted(version)} (before {dotted(ROCKSDB_TRANSACTIONS.since)}) would "
+            "write an op message with its number into the ordinary op queue, which hides another half message",
+            f"start broker {dotted(ROCKSDB_TRANSACTIONS.since)} or later on these files, and run the command again",
+        )
     if request.action != ActKind.RESUME or not _is_open_or_dropped(situation):
         return None
     return (
@@ -70,7 +85,7 @@ def _is_open_or_dropped(situation: Situation) -> bool:
 def prepared_record(situation: Situation, request: ActRequest) -> Found:
     """It is a prepared record (before 4.3), and the action does not exist for these or the broker cannot do it."""
     record = situation.half_copy
-    if record is None or not record.is_prepared:
+    if record is None or not record.is_prepared or situation.conditions.sent_to is not None:
         return None
     what = f"it is a prepared record of a broker before 4.3 (commit-log offset {record.commit_log_offset})"
     identity = situation.transaction_id
@@ -87,12 +102,19 @@ def prepared_record(situation: Situation, request: ActRequest) -> Found:
             "nothing to do: before 4.3 a second decision ends no check",
         )
     version = situation.conditions.version
+    if request.action == ActKind.REDELIVER and version is not None and not PREPARED_NOT_CHECKED.holds(version):
+        return (
+            f"{what}, and whether broker {dotted(version)} commits what its state table has as rolled back is unknown",
+            f"send a copy from its files: rmqtx redeliver {identity} --store STORE",
+        )
     if situation.conditions.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):
         return None  # a plan made from files: the guard is asked again with the broker's version when it is applied
     return (
         f"{what}, and broker {dotted(version)} cannot decide prepared records: a commit fails with "
         f"NumberFormatException (no REAL_QID), a rollback would write an op message with half queue offset "
         f"{record.queue_offset}, which hides another half message",
+        f"send a copy from its files: rmqtx redeliver {identity} --store STORE"
+        if request.action == ActKind.REDELIVER else
         f"stop the broker and act on its files: rmqtx {request.action} {identity} --store STORE --to DIR",
     )
 
@@ -145,7 +167,8 @@ def already_delivered(situation: Situation, request: ActRequest) -> Found:
         return None
     final = finals[-1]
     where = f"{final.topic} queue {final.queue_id} at queue offset {final.queue_offset}"
-    why = f"it is already committed: COMMIT record in {where} (commit-log offset {final.commit_log_offset})"
+    what = "committed: COMMIT record" if situation.state == State.COMMITTED else "delivered: a copy is"
+    why = f"it is already {what} in {where} (commit-log offset {final.commit_log_offset})"
     late = "it is delivered, or will be, and nothing can undo this: inform the owners of its consumers"
     return why, _close_or_nothing(situation, late if request.action in (ActKind.ROLLBACK, ActKind.DISCARD) else "")
 
@@ -154,7 +177,8 @@ def already_decided(situation: Situation, request: ActRequest) -> Found:
     """An op message or a ROLLBACK record settled it, and it has no COMMIT record."""
     if situation.state in (State.PENDING, State.UNDECIDABLE) and request.action == ActKind.COMMIT:
         return _rolled_back_half(situation) if is_in_rocksdb(situation.half_copy) else None
-    if situation.state != State.ROLLED_BACK or request.action == ActKind.CLOSE:
+    is_redelivered = request.action == ActKind.REDELIVER and not situation.is_sent_as_half
+    if situation.state != State.ROLLED_BACK or request.action == ActKind.CLOSE or is_redelivered:
         return None
     mark = situation.transaction.op_marks[-1]
     record = (
@@ -163,7 +187,7 @@ def already_decided(situation: Situation, request: ActRequest) -> Found:
         else f"the op message at queue offset {mark.queue_offset} settles half copy {mark.half_queue_offset}"
     )
     why = f"it is already rolled back: {record}, and there is no COMMIT record"
-    late = "it is not delivered; to deliver it, send the message again from the application"
+    late = f"it is not delivered; to deliver it although it was rolled back: rmqtx redeliver {situation.transaction_id}"
     return why, _close_or_nothing(situation, late if request.action in (ActKind.COMMIT, ActKind.RESUME) else "")
 
 
@@ -190,12 +214,12 @@ def _close_or_nothing(situation: Situation, late: str) -> str:
 
 def may_deliver_rolled_back(action: ActKind, flags: Sequence[str]) -> bool:
     """Whether an action on a transaction with these flags may deliver what was rolled back just before a kill."""
-    return action == ActKind.COMMIT and "may_be_decided" in flags
+    return action in DELIVERING and "may_be_decided" in flags
 
 
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
-    if not may_deliver_rolled_back(request.action, situation.transaction.flags):
+    if situation.is_sent_as_half or not may_deliver_rolled_back(request.action, situation.transaction.flags):
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
     commands = {Advice.WAIT: "start the broker", Advice.RESUME: f"rmqtx resume {situation.transaction_id}"}
@@ -233,7 +257,9 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
 
 
 def still_open(situation: Situation, request: ActRequest) -> Found:
-    """The check will still reach a half copy."""
+    """The check will still reach a half copy; for a redelivery also: the broker may still check it."""
+    if request.action == ActKind.REDELIVER:
+        return _not_over(situation)
     is_open = situation.state == State.PENDING or _is_still_checked(situation)
     if request.action != ActKind.RESUME or not is_open or "masked" in situation.transaction.flags:
         return None
@@ -245,10 +271,83 @@ def still_open(situation: Situation, request: ActRequest) -> Found:
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 
 
+def _not_over(situation: Situation) -> Found:
+    """Why a transaction may still be delivered without a redelivery."""
+    identity = situation.transaction_id
+    if situation.is_sent_as_half:
+        return None if not situation.conditions.is_there else (
+            "a broker that is asked has this transaction already: with a second half message, both may be committed",
+            f"see rmqtx show {identity} -n HOST:PORT",
+        )
+    if OPEN_AGAIN_FLAG in situation.transaction.flags:
+        return (
+            f"the check will still reach half copy {situation.newest_queue_offset}: if its producer answers COMMIT, "
+            "consumers get the message twice",
+            f"let the producer answer, or end the checks first: rmqtx close {identity} of a decided transaction, "
+            f"rmqtx commit {identity} of a discarded one",
+        )
+    if situation.state == State.PENDING or _is_open_or_dropped(situation):
+        return (
+            "it is not decided: its producer may still decide, and consumers would get the message twice",
+            f"wait for the check, or rmqtx commit {identity}" if situation.conditions.sent_to is None else
+            "if its broker will not start again, send it as a half message, which is checked: --as-half",
+        )
+    return None
+
+
+def traced_rollback(situation: Situation, request: ActRequest) -> Found:
+    """Its producer's message trace has a rollback."""
+    word = situation.conditions.traced_rollback
+    if request.action != ActKind.REDELIVER or word is None or situation.is_sent_as_half:
+        return None
+    return (
+        f"its producer decided to roll it back: {word}",
+        "look up its outcome in the application; if it was done there, add --override traced-rollback --reason TEXT",
+    )
+
+
+def delayed_half(situation: Situation, request: ActRequest) -> Found:
+    """A delay or timer diverted the half itself: the broker answers a commit with success and delivers nothing."""
+    if request.action not in DELIVERING or situation.conditions.is_stopped:
+        return None
+    if "delayed_half" not in situation.transaction.flags:
+        return None
+    return (
+        "a delay or timer property diverted its half message, so the record names the half topic as its real topic: "
+        "the broker answers a commit with success, and consumers get nothing",
+        "send the message again from the application",
+    )
+
+
+def cannot_be_sent(situation: Situation, _: ActRequest) -> Found:
+    """No copy has what consumers need."""
+    why = situation.conditions.unsendable
+    return None if why is None else (f"it cannot be redelivered: {why}", "send the message again from the application")
+
+
+def decidable_there(situation: Situation, _: ActRequest) -> Found:
+    """A copy would be sent to a broker that can deliver the half message itself."""
+    if not situation.conditions.is_decidable_there or situation.is_sent_as_half:
+        return None
+    return (
+        "a broker has its half message in its log and can deliver it, with its transaction id and without a copy",
+        f"leave out --store: rmqtx redeliver {situation.transaction_id} -n HOST:PORT --reason TEXT",
+    )
+
+
 def not_a_half(situation: Situation, request: ActRequest) -> Found:
     """No half copy is left that a decision could name."""
     if situation.half_copy is not None or request.action in (ActKind.RESUME, ActKind.COMMIT):
         return None  # a commit without a half copy asks for a new one first
+    identity = situation.transaction_id
+    if situation.conditions.sent_to is not None:
+        return None  # refused because no copy of it can be read
+    if request.action == ActKind.REDELIVER:
+        return (
+            "no half copy of it is left in the log of the broker: a redelivery must name one",
+            f"deliver its discard copy: rmqtx commit {identity}" if situation.discard_copy is not None
+            else "send a copy from files that still have it: --store STORE",
+        )
     left = "only its discard copy is left" if situation.discard_copy is not None else "no copy of it can be read"
     return (
         f"no half copy of it is left to name: {left}, and a decision that names no half copy could hide another half "
@@ -270,6 +369,8 @@ def _resumed(situation: Situation) -> str:
 def number_taken(situation: Situation, request: ActRequest) -> Found:
     """Another half message has, or will have, the slot with its half queue offset; a resume writes no op message."""
     named = situation.named
+    if situation.conditions.sent_to is not None:
+        return None
     if request.action == ActKind.RESUME or named is None or "number_taken" not in situation.transaction.flags:
         return None
     late = (
@@ -328,6 +429,11 @@ def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
             "of this decision",
             f"first set the cursor: rmqtx cursor set --op {number}",
         )
+    if request.action == ActKind.REDELIVER and situation.conditions.is_stopped:
+        return (
+            "a redelivery is a request to a running broker, and no change of files",
+            f"start the broker: rmqtx redeliver {situation.transaction_id} -n HOST:PORT --reason TEXT",
+        )
     why = situation.conditions.unwritable.get(request.action)
     if why is None:
         return None
@@ -351,11 +457,18 @@ def younger_copy(situation: Situation, request: ActRequest) -> Found:
 def producer_connected(situation: Situation, request: ActRequest) -> Found:
     """A producer of the group is connected."""
     producers = situation.conditions.producers
-    if not producers or request.action in (ActKind.RESUME, ActKind.CLOSE):
+    if not producers or request.action in (ActKind.RESUME, ActKind.CLOSE) or situation.is_sent_as_half:
         return None
     if are_proxies(producers):
         is_shared = situation.group == situation.transaction.topic and is_of_grpc_client(situation.transaction_id)
         return behind_proxy(situation.group, producers, is_shared=is_shared)
+    if request.action == ActKind.REDELIVER:
+        return (
+            f"a producer of group {situation.group} is connected ({_few(producers)}): if its local transaction still "
+            "runs, its own decision may follow, and nothing can undo a second delivery",
+            "if the application ended that local transaction: --override producer-connected --reason TEXT; else stop "
+            "the producer first",
+        )
     return (
         f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
         "one, and nothing can undo a second delivery",
@@ -431,7 +544,8 @@ def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
 
 def immunity(situation: Situation, request: ActRequest) -> Found:
     """The time during which its producer must not be asked is not over."""
-    if "immune" not in situation.transaction.flags or request.action in (ActKind.RESUME, ActKind.CLOSE):
+    is_only_checked = request.action in (ActKind.RESUME, ActKind.CLOSE) or situation.is_sent_as_half
+    if "immune" not in situation.transaction.flags or is_only_checked:
         return None
     return (
         "its producer set CHECK_IMMUNITY_TIME_IN_SECONDS, and that time is not over: the local transaction may still "

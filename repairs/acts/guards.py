@@ -48,8 +48,10 @@ GUARDS: tuple[Guard, ...] = (
         guard_rules.slave,
     ),
     Guard(
-        "rocksdb-transactions", "a second half of a transaction that may still be open in the broker's RocksDB table",
-        "the broker checks both, and both may be committed: a second delivery", guard_rules.rocksdb,
+        "rocksdb-transactions", "a second half of a transaction that may still be open in the broker's RocksDB table; "
+        "a decision by a broker before 5.4.0, which takes the number of a half in RocksDB for an ordinary one",
+        "the broker checks both halves, and both may be committed; or it silently stops checking another transaction",
+        guard_rules.rocksdb,
     ),
     Guard(
         "prepared-record", "a decision that the broker cannot make for a prepared record (before 4.3), or an action "
@@ -86,6 +88,23 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "still-open", "two open copies of one transaction", "both may be committed: a second delivery",
         guard_rules.still_open,
+    ),
+    Guard(
+        "traced-rollback", "a redelivery of what its producer rolled back, by its message trace",
+        "consumers get a message whose transaction failed", guard_rules.traced_rollback,
+    ),
+    Guard(
+        "delayed-half", "a commit that the broker answers with success and does not deliver: the half itself was "
+        "delayed", "nothing is delivered, and the COMMIT record is in the half topic", guard_rules.delayed_half,
+    ),
+    Guard(
+        "cannot-be-sent", "delivering a copy that consumers cannot read, or that could not be recognised later; this "
+        "guard has no override",
+        "consumers cannot read it, or get it twice", guard_rules.cannot_be_sent, is_absolute=True,
+    ),
+    Guard(
+        "decidable-there", "sending a copy of what the broker can deliver itself",
+        "consumers get it without its transaction id", guard_rules.decidable_there,
     ),
     Guard(
         "not-a-half", "an op message that hides another half message (brokers up to 5.3.3 do not check which record a "

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import TRANSACTION_MASK
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
+from rmqtx.readers.model.units import time_text
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer, settings_of_broker
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, TRACE_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import lookup
+from rmqtx.remoting.live.messages import messages_with_id
+from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.producer.producer import our_client_id
 from rmqtx.remoting.protocol.answers import Answer, BrokerAddresses
-from rmqtx.remoting.protocol.codes import ROLLBACK
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
+from rmqtx.remoting.protocol.errors import Refused, Unreachable
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.claims import Claims, claimed
+from rmqtx.repairs.acts.copies_to_send import ORIGIN
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.named_copies import newest_of, newest_records
@@ -32,7 +40,9 @@ from rmqtx.repairs.acts.situation import (
     named_record,
 )
 from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.store_evidence import rows_by_id
+from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -40,6 +50,8 @@ _MARGIN_MS = 1_000
 #: op can miss one turn and be written at the next. A delay of 3.6 s was seen on 5.1.4, on a machine with a load of 100.
 _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
+#: States that a redelivery may change.
+_OVER = (State.ROLLED_BACK, State.DISCARDED, State.LOST)
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 
 
@@ -70,6 +82,7 @@ class LiveMedium:
         self._members = members
         self._facts: dict[str, _Facts] = {}
         self._claims: dict[str, Claims] = {}
+        self._live: list[LiveStore] = []
         self._unread: dict[str, tuple[str, ...]] = {}
         self._client_id = our_client_id()
         self._watches: dict[str, GroupWatch] = {}
@@ -86,13 +99,36 @@ class LiveMedium:
 
     def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
         """See `Medium`."""
-        reading = lookup(list(self._brokers.values()), transaction_ids)
-        rows = [Transaction.of(row) for row in reading.table().to_pylist()]
+        self._live = [live_store(broker) for broker in self._brokers.values()]
+        reading = lookup(list(self._brokers.values()), transaction_ids, facts=self._live)
+        unread: dict[str, list[str]] = {root: [] for root in self._brokers}
+        rows = [self._with_copies(Transaction.of(row), unread) for row in reading.table().to_pylist()]
         self._unread = {
-            root: tuple(found.line() for found in reading.findings if found.store == root and _matters(found))
+            root: (*(one.line() for one in reading.findings if one.store == root and _matters(one)), *unread[root])
             for root in self._brokers
         }
         return rows
+
+    def _with_copies(self, row: Transaction, unread: dict[str, list[str]]) -> Transaction:
+        """The row with the copies that a redelivery from files sent, as deliveries; only of what is over."""
+        if row.final_records or row.topic is None or row.state not in _OVER:
+            return row
+        return replace(row, final_records=tuple(self._messages(row, unread, only_marked=True)))
+
+    def _messages(
+        self, row: Transaction, unread: dict[str, list[str]], *, only_marked: bool = False
+    ) -> list[FinalRecord]:
+        """The messages with the id of a transaction that consumers get, at all brokers.
+
+        `unread` takes what could not be read, by broker.
+        """
+        place, since_ms = (str(row.topic), row.queue_id or 0), row.half_store_time_ms or 0
+        found: dict[tuple[str, int], FinalRecord] = {}
+        for facts in self._live:
+            for block in messages_with_id(facts, place, row.transaction_id, since_ms, unread[facts.root]):
+                for one in deliveries_in(block, facts.root, row, only_marked=only_marked):
+                    found[one.store, one.commit_log_offset] = one
+        return list(found.values())
 
     def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
         """See `Medium`."""
@@ -119,8 +155,18 @@ class LiveMedium:
             producers_unknown=others_now.unknown, rivals=rivals,
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
+            traced_rollback=self._traced_rollback(row) if row.state in _OVER else None,
         )  # fmt: skip
         return Situation(row, half, discard, half, conditions)
+
+    def _traced_rollback(self, row: Transaction) -> str | None:
+        """The rollback in its producer's message trace, which may be at any of the brokers."""
+        key, lines = (TRACE_TOPIC, row.transaction_id), []
+        for root, broker in self._brokers.items():
+            with suppress(Refused):  # access control: no right to read the trace topic
+                found = rows_by_id(blocks_of(queries(broker, [key], Pace()), root, []), root, [row.transaction_id])
+                lines += found.get(row.transaction_id, [])
+        return traced_rollback(lines)
 
     def _read(self, root: str, commit_log_offset: int) -> NamedRecord | None:
         raw = self._brokers[root].view(commit_log_offset)
@@ -234,7 +280,14 @@ class LiveMedium:
         self._claims = {}
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
-        """See `Medium`."""
+        """See `Medium`.
+
+        Raises: Unreachable also for a prepared record at a broker that has half topics, and nothing is sent: the broker
+                would write an op message that settles another half message, whatever it answers.
+        """
+        version = self._facts_of(named.store).version
+        if named.is_prepared and HALF_TOPIC_DESIGN.holds(version):
+            raise Unreachable(f"broker {dotted(version)} cannot decide a prepared record (before 4.3)")
         fields = {
             "producerGroup": situation.group, "tranStateTableOffset": named.queue_offset,
             "commitLogOffset": named.commit_log_offset, "commitOrRollback": decision, "fromTransactionCheck": True,
@@ -246,6 +299,18 @@ class LiveMedium:
         )
         entry.answered(answer.code, answer.remark)
         return answer
+
+    def redeliver(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """See `Medium`. A commit, which no broker refuses while its log has the half message."""
+        return self.decide(named, situation, COMMIT, receipt)
+
+    def not_in_queue(self, final: FinalRecord) -> str | None:
+        """See `Medium`."""
+        found = self._brokers[final.store].pull(final.topic, final.queue_id, final.queue_offset, 1)
+        for block in blocks_of([found.body], final.store, []):
+            if int(block.commit_log_offsets[0]) == final.commit_log_offset:
+                return None
+        return f"slot {final.queue_offset} of {final.topic} queue {final.queue_id} does not lead to the COMMIT record"
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. A rollback, because brokers have no request for a discard."""
@@ -261,6 +326,19 @@ class LiveMedium:
         answer = self._brokers[named.store].resume_check(named.message_id)
         entry.answered(answer.code, answer.remark)
         return answer
+
+
+def traced_rollback(lines: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the last rollback among the lines of a transaction, in words; None without one, which shows nothing.
+
+    Shape: rows of TRACES.
+    """
+    rollbacks = [line for line in lines if line["decision"] == "ROLLBACK"]
+    if not rollbacks:
+        return None
+    last = max(rollbacks, key=lambda line: line["time_ms"])
+    how = "its answer to a check" if last["is_check_answer"] else "its first decision"
+    return f"message trace, {how} at {time_text(last['time_ms'])}: ROLLBACK"
 
 
 def settle_ms(settings: BrokerSettings) -> int:
@@ -280,6 +358,22 @@ def _copies_in(
     names = block.properties.text(UNIQ_KEY).to_pylist()
     for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
         yield names[row], named_record(block, broker.root, row)
+
+
+def deliveries_in(block: Block, root: str, row: Transaction, *, only_marked: bool) -> Iterator[FinalRecord]:
+    """The records of a block that consumers get for a transaction: COMMIT records and copies."""
+    names, topics = block.properties.text(UNIQ_KEY).to_pylist(), block.topic_texts()
+    if only_marked:
+        is_delivered = block.properties.locate(ORIGIN)[2]
+    else:
+        is_delivered = np.isin(block.sys_flag & TRANSACTION_MASK, (0, COMMIT))
+    for number in np.flatnonzero(is_delivered).tolist():
+        if names[number] == row.transaction_id and str(topics[number]) == row.topic:
+            yield FinalRecord(
+                root, str(topics[number]), int(block.header("queue_id")[number]),
+                int(block.header("queue_offset")[number]), int(block.commit_log_offsets[number]),
+                int(block.header("store_time_ms")[number]),
+            )  # fmt: skip
 
 
 def _matters(finding: Finding) -> bool:

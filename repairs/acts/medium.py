@@ -10,7 +10,7 @@ from typing import Protocol
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,20 @@ class Medium(Protocol):
         Raises: Unreachable (nothing was done), NoAnswer (unknown whether anything was done).
         """
 
+    def redeliver(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        """Have the message of a transaction delivered that is over; once.
+
+        Raises: Unreachable (nothing was done), NoAnswer (unknown whether anything was done).
+        """
+
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """Discard a half copy: it is not checked again, and nothing is delivered.
 
         Raises: Unreachable, NoAnswer.
         """
+
+    def not_in_queue(self, final: FinalRecord) -> str | None:
+        """Return why consumers do not reach a COMMIT record by its queue; None where they do."""
 
     def finish(self) -> Mapping[str, str]:
         """Do everything that was only planned so far, and return the stores whose place changed: old → new.

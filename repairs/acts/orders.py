@@ -65,6 +65,13 @@ class CheckedAct:
         """Whether no guard refused."""
         return not self.refusals
 
+    def store_of(self, named: NamedRecord | None) -> str:
+        """The broker or store that is acted on."""
+        sent_to = self.situation.conditions.sent_to
+        if sent_to is not None:
+            return sent_to.store
+        return named.store if named is not None else str(self.situation.transaction.store)
+
     def begun(self) -> Receipt:
         """Its receipt, which exists once the act was tried."""
         assert self.receipt is not None
@@ -76,7 +83,7 @@ class CheckedAct:
         named = self.named or self.situation.named
         self.receipt = Receipt(
             action=self.order.request.action, transaction_id=self.situation.transaction_id,
-            store=named.store if named is not None else str(row.store), producer_group=row.producer_group,
+            store=self.store_of(named), producer_group=row.producer_group,
             topic=row.topic, keys=row.keys, reason=self.order.reason, overrides=list(conduct.overrides),
             plan=None if self.order.plan is None else dict(self.order.plan),
             named_copy=None if named is None else named.place(), state_before=row.state,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rmqtx.repairs.acts.named_copies import fresh_offset_marks
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
@@ -61,10 +61,10 @@ def proof_of(
         if len(after.half_copies) > len(before.half_copies):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no new half copy is in the half queue yet")
-    if action == ActKind.COMMIT and not after.final_records:
+    if action in DELIVERING and len(after.final_records) <= len(before.final_records):
         return Proof(Seen.NOT_YET, "no COMMIT record yet")
     if is_prepared:
-        if action == ActKind.COMMIT or len(after.op_marks) > len(before.op_marks):
+        if action in DELIVERING or len(after.op_marks) > len(before.op_marks):
             return Proof(Seen.WHOLE)
         return Proof(Seen.NOT_YET, "no ROLLBACK record yet")
     if fresh_offset_marks(before, after):
@@ -99,9 +99,13 @@ def _contradiction(
     action: ActKind, named: RecordPlace, before: Transaction, after: Transaction
 ) -> str | None:
     fresh = set(after.flags) - set(before.flags)
+    if action == ActKind.REDELIVER and before.state == State.ROLLED_BACK:
+        fresh.discard("commit_after_rollback")  # what was asked for
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
             return sentence
+    if action == ActKind.REDELIVER and len(after.final_records) > len(before.final_records) + 1:
+        return "there is more than one delivery since: consumers get the message twice"
     more = len(after.final_records) > len(before.final_records)
     if more and action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
         final = after.final_records[-1]

@@ -70,6 +70,20 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SentTo:
+    """Where a redelivery from files sends a copy.
+
+    Shape: `left_out`: its delays and timers, which the copy does not have; `as_half`: as a new half message.
+    """
+
+    store: str
+    topic: str
+    queue_id: int
+    left_out: tuple[str, ...] = ()
+    as_half: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ActConditions:
     """Facts from the medium besides the transaction itself.
 
@@ -81,7 +95,10 @@ class ActConditions:
            number of the op message of a decision, where the check would not read this message. `hides_new`: the topics,
            half or op, whose next record gets no slot, or one that the check passes. `takes_halves`: the numbers of the
            half queue are those of the log, so a half message can be appended to the files. `stopped_time_ms`: when the
-           broker stopped, where files were read.
+           broker stopped, where files were read. `traced_rollback`: the rollback in its producer's message
+           trace, in words; None where no trace has one, which shows nothing. `sent_to`: a copy is sent to there
+           instead of a decision; `unsendable`: why it cannot be sent. `is_there`: a broker that is asked has the
+           transaction; `is_decidable_there`: and a half copy that it can commit.
     Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
     """
 
@@ -104,6 +121,11 @@ class ActConditions:
     hides_new: frozenset[str] = frozenset()
     takes_halves: bool = True
     stopped_time_ms: int | None = None
+    traced_rollback: str | None = None
+    sent_to: SentTo | None = None
+    unsendable: str | None = None
+    is_there: bool = False
+    is_decidable_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +161,11 @@ class Situation:
     def group(self) -> str | None:
         """The producer group that a decision must name."""
         return self.transaction.producer_group
+
+    @property
+    def is_sent_as_half(self) -> bool:
+        """Whether a copy is sent as a new half message, which delivers nothing by itself."""
+        return self.conditions.sent_to is not None and self.conditions.sent_to.as_half
 
     @property
     def is_prepared(self) -> bool:

@@ -19,7 +19,7 @@ from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -83,11 +83,16 @@ class _Watch:
                 row = rows.get(act.order.transaction_id)
                 if row is None or act.named is None:
                     continue
+                action = ActKind.RESUME if act.situation.is_sent_as_half else act.order.request.action
                 act.proof = proof_of(
-                    act.order.request.action, act.named.place(), act.situation.transaction, row,
+                    action, act.named.place(), act.situation.transaction, row,
                     cursors.get(act.named.store), is_in_rocksdb=is_in_rocksdb(act.named),
-                    is_prepared=act.named.is_prepared,
+                    is_prepared=_is_without_op(act),
                 )
+                if action == ActKind.REDELIVER and act.proof.seen is Seen.WHOLE:
+                    fresh = set(row.final_records) - set(act.situation.transaction.final_records)
+                    lacking = next(filter(None, map(medium.not_in_queue, fresh)), None)
+                    act.proof = act.proof if lacking is None else Proof(Seen.NOT_YET, lacking)
                 receipt = act.begun()
                 receipt.state_after, receipt.flags_after = row.state, list(row.flags)
                 receipt.witnesses_after = witnesses_of(row)
@@ -116,7 +121,7 @@ class _Watch:
         )
         is_past = cursors.get(act.named.store, -1) > newest
         is_quiet = now - max(act.whole_since, self._busy_until) >= _QUIET_SECONDS
-        is_lasting = act.order.request.action == ActKind.RESUME or act.named.is_prepared  # no check puts these back
+        is_lasting = act.order.request.action == ActKind.RESUME or _is_without_op(act)  # no check puts these back
         act.is_effect_final = is_lasting or is_past or is_quiet or self._medium.is_exclusive
 
     def _watch_tail(self, seconds: float) -> None:
@@ -193,6 +198,12 @@ def _remarks(act: CheckedAct) -> list[str]:
     return []
 
 
+def _is_without_op(act: CheckedAct) -> bool:
+    """Whether no op message settles the record that the act named: a prepared record, or the source of a copy."""
+    assert act.named is not None
+    return act.named.is_prepared or act.situation.conditions.sent_to is not None
+
+
 def _is_contradicted(act: CheckedAct) -> bool:
     return act.proof is not None and act.proof.seen is Seen.CONTRADICTED
 
@@ -202,4 +213,4 @@ def _is_decided(act: CheckedAct) -> bool:
     action = act.order.request.action
     if action == ActKind.RESUME or act.named is None:
         return False
-    return action != ActKind.COMMIT or act.begun().outcome == ActOutcome.ACCEPTED
+    return action not in DELIVERING or act.begun().outcome == ActOutcome.ACCEPTED

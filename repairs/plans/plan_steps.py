@@ -22,7 +22,7 @@ __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_
 #: Guards that depend on the moment of the act: a plan is made without them, `apply` applies them.
 ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
 #: Guards whose refusal makes no step impossible: the operator may override them when the plan is applied.
-OVERRIDDEN_WHEN_APPLIED = ("op-in-memory",)
+OVERRIDDEN_WHEN_APPLIED = ("op-in-memory", "traced-rollback")
 _WORDS = {
     "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
     "half_copies": "a half copy",

@@ -8,7 +8,7 @@ from enum import StrEnum
 class ActKind(StrEnum):
     """What is done to a transaction, to the cursors of a store or to settings; the value is the text in receipts.
 
-    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes the first five, which may be planned.
+    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes the first six, which may be planned.
     """
 
     COMMIT = "commit"
@@ -16,6 +16,7 @@ class ActKind(StrEnum):
     DISCARD = "discard"
     RESUME = "resume"
     CLOSE = "close"
+    REDELIVER = "redeliver"
     ANSWER = "answer"
     PROBE = "probe"
     CURSOR_SET = "cursor set"
@@ -25,7 +26,11 @@ class ActKind(StrEnum):
 
 
 #: What may be planned for a transaction.
-PLANNED = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE)
+PLANNED = (
+    ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE, ActKind.REDELIVER,
+)  # fmt: skip
+#: What delivers the message.
+DELIVERING = (ActKind.COMMIT, ActKind.REDELIVER)
 #: What sets a broker's settings, and what puts them back.
 OF_SETTINGS = (ActKind.HOLD, ActKind.RELEASE, ActKind.DRAIN)
 #: What answers a check; other acts get no answer, because a broker does not respond to UNKNOWN.

@@ -31,6 +31,8 @@ SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken
 
 #: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
+#: The request that sends a copy of a message.
+SEND = "SEND_MESSAGE_V2"
 #: Acts that do not concern a single transaction.
 WITHOUT_TRANSACTION = (ActKind.CURSOR_SET, *OF_SETTINGS)
 #: One witness, in the form of plans.

@@ -16,7 +16,7 @@ from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
-from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt, Recheck, whoever
+from rmqtx.repairs.receipts.receipts import SEND, SET_CURSOR, Receipt, Recheck, whoever
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
 
@@ -101,6 +101,9 @@ def standing_of(receipt: Receipt, row: Transaction | None) -> Standing:
         return Standing(StandingWord.EXPIRED, why)
     if receipt.is_undone:  # an effect that is visible now is that of a later act
         return Standing(StandingWord.UNDONE, f"rmqtx undo reverted it; the state is now {row.state}")
+    if any(request.request == SEND for request in receipt.requests):
+        why = "a copy was sent, and a recheck reads no copies: search for the id in the store of the broker"
+        return Standing(StandingWord.UNTOLD, why)
     effect = _effect_of(receipt)
     fresh = _fresh(receipt, row.final_records, "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
@@ -154,6 +157,8 @@ def _effect_of(receipt: Receipt) -> ActKind:
     """The effect that the requests have: commit, rollback or resume."""
     if receipt.action in (ActKind.COMMIT, ActKind.RESUME):
         return receipt.action
+    if receipt.action == ActKind.REDELIVER:
+        return ActKind.COMMIT
     if receipt.action in (ActKind.ROLLBACK, ActKind.DISCARD, ActKind.CLOSE):
         return ActKind.ROLLBACK
     decisions = [entry.fields.get("commitOrRollback") for entry in receipt.requests]
@@ -168,7 +173,8 @@ def _contradiction(receipt: Receipt, row: Transaction, effect: ActKind, fresh: S
         places = ", ".join(str(final.commit_log_offset) for final in finals)
         times = len(finals)
         return f"{times} COMMIT records (commit-log offsets {places}): consumers get the message {times} times"
-    if effect == ActKind.COMMIT and fresh and receipt.state_before == State.ROLLED_BACK:
+    is_asked_for = receipt.action == ActKind.REDELIVER
+    if effect == ActKind.COMMIT and fresh and receipt.state_before == State.ROLLED_BACK and not is_asked_for:
         return f"{_where(fresh[0])} delivers what was rolled back"
     return None
 
@@ -178,7 +184,7 @@ def _committed(receipt: Receipt, row: Transaction, fresh: Sequence[FinalRecord])
         final = fresh[0]
         where = f"commit-log offset {final.commit_log_offset} in {final.topic}"
         return _stands(receipt, row, f"the only COMMIT record is at {where}")
-    if row.state == State.ROLLED_BACK:
+    if row.state == State.ROLLED_BACK and receipt.state_before != State.ROLLED_BACK:
         return Standing(StandingWord.SETTLED_OTHERWISE, f"it was rolled back: {row.reason}")
     if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
         return gone

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
+from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files
 from rmqtx_cli.words.say import Voice
 
@@ -114,6 +115,65 @@ class ActedOnFiles:
         """See `ActedOn`."""
         if not self.medium.is_untouched:
             self.offline.say_where(voice)
+
+
+@dataclass(frozen=True, slots=True)
+class ActedOnByCopies:
+    """Live brokers that get copies of messages in the files of stores."""
+
+    live: LiveOptions
+    stores: Opened
+    medium: Medium
+    warning: str = "what is sent cannot be taken back"
+
+    @property
+    def roots(self) -> list[str]:
+        """See `ActedOn`."""
+        return [store.root for store in self.stores.stores]
+
+    def resolved(self, ids: Sequence[str]) -> list[str]:
+        """See `ActedOn`."""
+        return resolved_in_files(self.stores, ids)
+
+    def group_of(self, name: str | None) -> str | None:
+        """See `ActedOn`."""
+        return None if name is None else self.live.full_name(name)
+
+    def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
+        """See `ActedOn`."""
+        return [receipt for receipt in receipts if not receipt.is_of_files]
+
+    def say_result(self, voice: Voice) -> None:
+        """See `ActedOn`. No store is changed."""
+
+
+@contextmanager
+def acted_on_by_copies(
+    stores: Sequence[str], files: StoreOptions, live: LiveOptions, to_broker: str | None, voice: Voice, *,
+    as_half: bool = False,
+) -> Iterator[ActedOnByCopies]:
+    """Open the stores that have the messages, and the brokers that get copies, for the duration of the block.
+
+    `to_broker`: the name of the broker that gets them, of several; `as_half`: it gets new half messages.
+    Raises: BadRequest, SourceError, RemotingError.
+    """
+    from rmqtx.repairs.acts.send_medium import SendMedium
+    from rmqtx_cli.sources.opening import open_stores, say_header
+
+    opened = open_stores(stores, files)
+    say_header(opened, voice)
+    with open_live(live) as brokers:
+        names = [broker.name for broker in brokers.brokers]
+        chosen = [one for one in brokers.brokers if to_broker is None or one.name == to_broker]
+        if len(chosen) != 1:
+            raise BadRequest(
+                f"no broker {to_broker!r}" if not chosen else f"{len(chosen)} brokers can get the copies",
+                advice=f"choose one of {', '.join(names)}: --to-broker NAME",
+            )
+        medium = SendMedium(
+            brokers.brokers, brokers.members, chosen[0], opened.stores, opened.settings_of, as_half=as_half
+        )
+        yield ActedOnByCopies(live, opened, medium)
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rmqtx.repairs.acts.course import Course
     from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.acts.orders import CheckedAct, Conduct
+    from rmqtx.repairs.acts.request import ActRequest
+    from rmqtx.repairs.acts.situation import SentTo
     from rmqtx.repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
@@ -148,29 +150,48 @@ def acting_command(action: ActKind, text: str) -> Callable[..., Any]:
         offline: OfflineOptions,
         live: LiveOptions,
     ) -> int:
-        from rmqtx.repairs.acts.carry_out import checked_acts
-        from rmqtx.repairs.acts.orders import ActOrder
         from rmqtx.repairs.acts.request import ActRequest
-        from rmqtx.repairs.receipts.journal import Journal
 
         conduct = act.conduct(override, reason)
-        if len(set(ids)) > AT_ONCE_MAX:
-            advice = f"more than {AT_ONCE_MAX} need a plan: rmqtx plan, rmqtx apply"
-            raise BadRequest(f"{len(set(ids))} transactions at once", advice=advice)
+        refuse_many(ids)
         if copy is not None and len(set(ids)) > 1:
             raise BadRequest("--copy is for one transaction, and several are given")
         with acted_on(live, offline, act.live_only, voice) as found:
             request = ActRequest(action, found.group_of(group), copy)
-            orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
-            journal = Journal()
-            listing = receipts_listing(output, voice)
-            acts = checked_acts(orders, found.medium, conduct)
-            for checked_act in acts:
-                print_act(checked_act, voice)
-            return carry_out_confirmed(acts, found, journal, conduct, act, listing)
+            return act_on(ids, request, reason, found, conduct, act, receipts_listing(output, voice))
 
     command.__doc__ = text
     return with_option_groups(command)
+
+
+def refuse_many(ids: Sequence[str], *, can_plan: bool = True) -> None:
+    """Refuse more transactions than one command takes. `can_plan`: whether a plan can do the same.
+
+    Raises: BadRequest.
+    """
+    if len(set(ids)) > AT_ONCE_MAX:
+        plan = f"more than {AT_ONCE_MAX} need a plan: rmqtx plan, rmqtx apply"
+        advice = plan if can_plan else f"give at most {AT_ONCE_MAX} in a command"
+        raise BadRequest(f"{len(set(ids))} transactions at once", advice=advice)
+
+
+def act_on(
+    ids: Sequence[str], request: ActRequest, reason: str | None, found: ActedOn, conduct: Conduct, act: ActOptions,
+    listing: Listing,
+) -> int:
+    """Look up some transactions, print what will be done, ask, act and prove; return the exit status."""
+    from rmqtx.repairs.acts.carry_out import checked_acts, refuse_redelivered_elsewhere
+    from rmqtx.repairs.acts.orders import ActOrder
+    from rmqtx.repairs.receipts.journal import Journal
+
+    orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
+    journal = Journal()
+    acts = checked_acts(orders, found.medium, conduct)
+    if request.action == ActKind.REDELIVER:
+        refuse_redelivered_elsewhere(acts, journal.read().receipts, conduct)
+    for checked_act in acts:
+        print_act(checked_act, listing.voice)
+    return carry_out_confirmed(acts, found, journal, conduct, act, listing)
 
 
 def receipts_listing(output: ReceiptOptions, voice: Voice) -> Listing:
@@ -265,19 +286,42 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
         is_rollback = action == ActKind.CLOSE and not row.is_decided
         does = "ROLLBACK (no decision was found: this rolls it back)" if is_rollback else _DOES[action]
+        sent_to = conditions.sent_to
+        if sent_to is not None:
+            kind = "a new half message" if sent_to.as_half else "a copy"
+            does = f"{kind} to {sent_to.topic} queue {sent_to.queue_id} of {sent_to.store}, from the record"
         voice.note(f"  {does} at {place} of {named.store}")
+        for line in _differences(sent_to) if action == ActKind.REDELIVER else ():
+            voice.note(f"  {line}")
+
+
+def _differences(sent_to: SentTo | None) -> Iterator[str]:
+    """What consumers see that differs from a delivery at the time."""
+    if sent_to is not None and sent_to.as_half:
+        yield "this broker checks it, and asks a producer of its group; the broker of the store must never start again"
+        return
+    yield (
+        "consumers get the message with its id, body, keys, tags and properties, but after all messages that are in "
+        "its queue now (also in a FIFO topic), with a new offset and store time"
+    )
+    if sent_to is None:
+        return
+    yield "and without a transaction id, from the address of this machine, and with the property RMQTX_ORIGIN"
+    if sent_to.left_out:
+        yield f"and at once: {', '.join(sent_to.left_out)} of the half message is left out"
 
 
 _DOES = {
     ActKind.COMMIT: "COMMIT", ActKind.ROLLBACK: "ROLLBACK", ActKind.DISCARD: "a saved copy, then ROLLBACK",
-    ActKind.CLOSE: "ROLLBACK (delivers nothing, the decision stays)", ActKind.RESUME: "a new half copy of the record",
+    ActKind.CLOSE: "ROLLBACK (delivers nothing, the decision stays)", ActKind.REDELIVER: "COMMIT",
+    ActKind.RESUME: "a new half copy of the record",
 }  # fmt: skip
 
 
 def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:
     actions = ", ".join(dict.fromkeys(one.order.request.action for one in acts))
     doubted = sum(
-        one.order.request.action == ActKind.COMMIT and "may_be_decided" in one.situation.transaction.flags
+        one.order.request.action in DELIVERING and "may_be_decided" in one.situation.transaction.flags
         for one in acts
     )
     doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""

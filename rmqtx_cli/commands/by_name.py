@@ -24,8 +24,8 @@ _FOLDERS: dict[str, tuple[str, ...]] = {
         "reconcile", "check", "exporter", "watch", "simulate", "verify", "explain",
     ),
     "acting": (
-        "commit", "rollback", "discard", "resume", "close", "plan", "triage", "apply", "undo", "hold", "drain",
-        "release", "holds", "receipts", "answer", "probe",
+        "commit", "rollback", "discard", "resume", "close", "redeliver", "plan", "triage", "apply", "undo", "hold",
+        "drain", "release", "holds", "receipts", "answer", "probe",
     ),
     "repairing": ("salvage", "rebuild", "bundle", "cursor"),
     "installing": ("doctor", "spark-archive"),

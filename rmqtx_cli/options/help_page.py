@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 
 #: Options by purpose, in the order of the page; an option that no group lists is in the section "Options".
 #: The names are those of the parameters, as commands declare them.
@@ -37,7 +37,7 @@ _ELSEWHERE: dict[tuple[str, str], str] = {
     ("check", "timeout"): _REST, ("answer", "group"): _REST, ("probe", "group"): _REST, ("probe", "topic"): _REST,
     ("bundle", "output"): _REST, ("plan", "output"): _REST, ("triage", "output"): _REST,
     **{(name, "group"): _REST for name in PLANNED},
-    **{(name, "to"): "Stores" for name in (*PLANNED, "apply", "set")},
+    **{(name, "to"): "Stores" for name in (*PLANNED, "apply", "set") if name != ActKind.REDELIVER},
 }  # fmt: skip
 #: Place of an option that is only in a group by `_ELSEWHERE`.
 _AFTER_STORE = 1

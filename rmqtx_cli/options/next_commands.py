@@ -29,7 +29,7 @@ PLACES = (
     "tls_server_name", "tls_insecure",
 )  # fmt: skip
 #: Commands on one transaction, as the sentences of guards name them: without a place, unless it is a running broker.
-_IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]++)(?! -n )")
+_IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard|redeliver) ([^\s;,)]++)(?! -n )")
 #: Of these commands --at is the time of the state; of `simulate` it is the clock.
 _WITH_PAST_STATES = ("show", "pending", "audit", "diagnose")
 #: In the place of a version that the reader must add.

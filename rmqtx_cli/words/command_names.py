@@ -29,6 +29,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "discard": "roll transactions back and keep a copy of their messages",
         "resume": "have discarded or lost transactions checked again",
         "close": "end the checks of decided transactions",
+        "redeliver": "deliver what was rolled back, discarded or lost wrongly",
         "plan": "write a plan for many transactions, for review",
         "triage": "ask about each pending transaction, write a plan",
         "apply": "carry out a plan, with a receipt for each transaction",

@@ -87,7 +87,7 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
         assert "producer-connected" in refused.stderr
         shop.agent.kill()
         shop.clients(with_producer=False)
-        act_live(shop)
+        act_live(shop, version)
         rig.stop("broker", signal.SIGTERM if stop == "clean" else signal.SIGKILL)
         shop.agent.kill()
         act_on_files(shop, version, tmp_path)
@@ -98,7 +98,7 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
         assert rig.end(shop.agent, COMMIT, shop.sent["open"])["code"] == 0
         until("delivered", lambda: shop.deliveries("open") == 1)
         time.sleep(1.0)
-        wanted = {"live_commit": 1, "file_commit": 1, "open": 1}
+        wanted = {"live_commit": 1, "live_rollback": int(redelivers(version)), "file_commit": 1, "open": 1}
         assert {case: shop.deliveries(case) for case in CASES} == dict.fromkeys(CASES, 0) | wanted
         shop.agent.kill()
         rig.stop("broker")
@@ -140,7 +140,12 @@ def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, t
         assert [count(case) for case in ended] == [0] * len(ended)
 
 
-def act_live(shop: Shop) -> None:
+def redelivers(version: str) -> bool:
+    """Whether rmqtx has a broker commit what it has as rolled back: not the designs with a state table."""
+    return not version.startswith("3.1")
+
+
+def act_live(shop: Shop, version: str) -> None:
     where = ("-n", shop.rig.name_server, "--yes")
     listed = shop.rmqtx("pending", *where[:2])
     assert "prepared" in listed.stderr, listed.stderr
@@ -156,6 +161,18 @@ def act_live(shop: Shop) -> None:
     assert "already-delivered" in again.stderr
     again = shop.rmqtx("commit", "K-live_rollback", *where)
     assert "already-decided" in again.stderr
+    redeliver = ("redeliver", "K-live_rollback", *where, "--reason", "paid")
+    done = shop.rmqtx(*redeliver)
+    if not redelivers(version):
+        assert done.returncode == 12, done.stderr
+        assert "prepared-record" in done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "proved" in done.stdout
+    until("delivered", lambda: shop.deliveries("live_rollback") == 1)
+    again = shop.rmqtx(*redeliver)
+    assert again.returncode == 12, again.stderr
+    assert "already-delivered" in again.stderr
 
 
 def act_on_files(shop: Shop, version: str, place: Path) -> None:

@@ -12,7 +12,7 @@ from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt, Request
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000
@@ -96,6 +96,7 @@ class FakeMedium:
     acts: list[tuple[str, int]] = field(default_factory=list)
     fresh: list[tuple[str, NamedRecord]] = field(default_factory=list)
     cursor: int | None = 1_000_000
+    lacking: str | None = None
     is_exclusive: bool = False
     is_untouched: bool = False
 
@@ -134,8 +135,14 @@ class FakeMedium:
         entry = receipt.asked("END_TRANSACTION", {"what": word})
         return self._act(word, named.queue_offset, entry)
 
+    def redeliver(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
+        return self.decide(named, situation, COMMIT, receipt)
+
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         return self.decide(named, situation, ROLLBACK, receipt)
+
+    def not_in_queue(self, final: FinalRecord) -> str | None:
+        return self.lacking
 
     def finish(self) -> Mapping[str, str]:
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
 from rmqtx.repairs.acts import wait_for_effect
-from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
-from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
+from tests.forge.records import Message
+from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row, situation
 
 QUICK = Conduct(prove_ms=5_000)
 BRIEF = Conduct(prove_ms=50)
@@ -295,3 +299,123 @@ def test_an_act_that_was_killed_may_have_sent_its_request(journal: Journal) -> N
     hasty = FakeMedium({"T1": row()}, on_act=as_a_broker)
     act(hasty, journal, conduct=override)
     assert hasty.waited_ms == 0
+
+
+def rolled_back(**more: Any) -> dict[str, Any]:
+    return row("ROLLED_BACK", op_marks=[mark(7)], advice="none", **more)
+
+
+def committed_late(medium: FakeMedium, word: str, queue_offset: int) -> None:
+    """What a broker writes for a COMMIT after a rollback: a COMMIT record, and a second op mark of the same copy."""
+    facts = medium.rows["T1"]
+    assert word == "commit"
+    facts |= {
+        "final_records": [*facts["final_records"], final()], "state": "COMMITTED",
+        "op_marks": [*facts["op_marks"], mark(queue_offset, 4)], "flags": ["commit_after_rollback", "conflict"],
+    }  # fmt: skip
+
+
+def test_what_was_rolled_back_is_redelivered_once(journal: Journal) -> None:
+    medium = FakeMedium({"T1": rolled_back()}, on_act=committed_late)
+    receipt = act(medium, journal, ActKind.REDELIVER)
+    assert medium.acts == [("commit", 7)]
+    assert (receipt.outcome, receipt.state_before, receipt.state_after) == ("proved", "ROLLED_BACK", "COMMITTED")
+    assert medium.waited_ms == 8_500
+    assert act(medium, journal, ActKind.REDELIVER).notes[0].startswith("already-delivered: ")
+    assert len(medium.acts) == 1
+
+
+def test_a_redelivery_is_proved_only_where_the_queue_leads_to_it(journal: Journal) -> None:
+    medium = FakeMedium({"T1": rolled_back()}, on_act=committed_late, lacking="slot 0 leads elsewhere")
+    receipt = act(medium, journal, ActKind.REDELIVER, BRIEF)
+    assert receipt.outcome == "unknown"
+    assert "slot 0 leads elsewhere" in receipt.notes
+
+
+def test_a_second_delivery_during_a_redelivery_is_reported(journal: Journal) -> None:
+    def twice(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        committed_late(medium, word, queue_offset)
+        medium.rows["T1"]["final_records"].append(final(1))
+        medium.rows["T1"]["flags"].append("duplicate_commit")
+
+    medium = FakeMedium({"T1": rolled_back()}, on_act=twice)
+    assert act(medium, journal, ActKind.REDELIVER).outcome == "contradicted"
+
+
+def test_a_redelivery_never_names_the_discard_copy(journal: Journal) -> None:
+    medium = FakeMedium({"T1": row("DISCARDED", half_copies=[], discard_copies=[place(0, 999)])})
+    conduct = Conduct(overrides=("not-a-half",), prove_ms=50)
+    assert act(medium, journal, ActKind.REDELIVER, conduct).outcome == "refused_by_guard"
+    assert medium.acts == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"), [(Answer(1, "no"), "refused_by_broker"), (NoAnswer("silence"), "unknown")]
+)
+def test_the_first_unexpected_answer_ends_redeliveries(journal: Journal, answer: Any, outcome: str) -> None:
+    medium = FakeMedium({name: rolled_back(transaction_id=name) for name in ("T1", "T2", "T3")}, answer=answer)
+    orders = [ActOrder(name, ActRequest(ActKind.REDELIVER), "because") for name in medium.rows]
+    acts = checked_acts(orders, medium, BRIEF)
+    carry_out(acts, medium, journal, BRIEF, lambda _: None)
+    assert medium.acts == [("commit", 7)]
+    assert [one.begun().outcome for one in acts] == [outcome, "not_sent", "not_sent"]
+    assert acts[1].begun().notes == ["nothing was sent: the redelivery of T1 was not accepted"]
+
+
+def test_a_copy_that_was_sent_is_proved_without_an_op_message(journal: Journal) -> None:
+    def stored(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        medium.rows["T1"]["final_records"] = [final()]
+
+    around_copies = around(sent_to=SentTo("broker-b@127.0.0.1:20911", "orders", 3))
+    medium = FakeMedium({"T1": row("LOST", advice="none")}, around_copies, on_act=stored, cursor=None)
+    receipt = act(medium, journal, ActKind.REDELIVER)
+    assert (receipt.outcome, receipt.store) == ("proved", "broker-b@127.0.0.1:20911")
+    (refused,) = checked_acts([ActOrder("T1", ActRequest(ActKind.REDELIVER))], medium, QUICK)[0].refusals
+    assert "it is already delivered: a copy is in orders queue 0" in refused.why
+
+
+def test_a_redelivery_names_the_newest_copy_that_consumers_can_read(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of 4.3.0 to 4.5.x puts compressed messages back with a body that consumers cannot read."""
+    raw = {7: Message(body=b"as sent").record(700), 9: Message(body=b"spoilt", crc=1).record(900)}
+    real = FakeMedium.record
+    spoilt = replace(record(9, 900), raw=raw[9])
+
+    def readable(self: FakeMedium, situation: Situation, queue_offset: int) -> NamedRecord | None:
+        found = real(self, situation, queue_offset)
+        return None if found is None else replace(found, raw=raw[queue_offset])
+
+    monkeypatch.setattr(FakeMedium, "record", readable)
+    def once(medium: FakeMedium, word: str, queue_offset: int) -> None:
+        (committed_late if word == "commit" else as_a_broker)(medium, word, queue_offset)
+
+    medium = FakeMedium({"T1": rolled_back(half_copies=[place(7, 700), place(9, 900)])}, on_act=once)
+    monkeypatch.setattr(
+        medium, "situations", lambda rows, settled_ms: [
+            situation(one.row(), around(settled_ms=settled_ms), half_copy=spoilt, named=spoilt) for one in rows
+        ],
+    )
+    act(medium, journal, ActKind.REDELIVER, BRIEF)
+    assert medium.acts[0] == ("commit", 7)
+    raw[7] = raw[9]
+    medium.rows["T1"] |= rolled_back(half_copies=[place(7, 700), place(9, 900)])
+    assert act(medium, journal, ActKind.REDELIVER, BRIEF).notes[0].startswith("cannot-be-sent: ")
+
+
+def test_what_the_journal_has_for_another_broker_is_not_redelivered(journal: Journal) -> None:
+    medium = FakeMedium({"T1": rolled_back()}, on_act=committed_late)
+    orders = [ActOrder("T1", ActRequest(ActKind.REDELIVER), "because")]
+    earlier = act(medium, journal, ActKind.REDELIVER)
+    medium.rows["T1"] = rolled_back()  # as at a broker that does not have the message
+    for store, conduct, refused in (
+        (earlier.store, QUICK, []), ("broker-b@127.0.0.1:20911", QUICK, ["already-delivered"]),
+        ("broker-b@127.0.0.1:20911", Conduct(overrides=("already-delivered",)), []),
+    ):
+        acts = checked_acts(orders, medium, conduct)
+        receipts = [replace(one, store=store) for one in journal.read().receipts]
+        refuse_redelivered_elsewhere(acts, receipts, conduct)
+        assert [refusal.guard for refusal in acts[0].refusals] == refused
+    (taken,) = checked_acts(orders, medium, QUICK)
+    refuse_redelivered_elsewhere([taken], [replace(earlier, outcome=ActOutcome.NOT_SENT, store="b@h:1")], QUICK)
+    assert taken.is_allowed

@@ -12,28 +12,41 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import SentTo, Situation
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES, SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.standing_holds import Hold
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.repairs.receipts.receipts import SettingChange
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation, transaction
 
+ROLLED_BACK = row("ROLLED_BACK", op_marks=[mark(7)], advice="none")
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])
+HALF_IN_ROCKSDB = replace(record(), topic=ROCKSDB_HALF_TOPIC)
 #: A half in RocksDB as a live broker shows it once its checks may be over.
 UNREAD = "rocksdb_table_unread"
 IN_ROCKSDB = situation(
-    row("UNDECIDABLE", reason_code=UNREAD), half_copy=replace(record(), topic=ROCKSDB_HALF_TOPIC)
+    row("UNDECIDABLE", reason_code=UNREAD), half_copy=HALF_IN_ROCKSDB
 )
 #: The op message of another half of it.
 OTHER_HALF = {**mark(0), "half_queue_offset": None}
 PREPARED = replace(record(0, 700), topic="orders")
+AS_HALF = SentTo("broker-b@127.0.0.1:20911", "orders", 3, as_half=True)
+TO = SentTo("broker-b@127.0.0.1:20911", "orders", 3)
 CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), ActRequest(ActKind.COMMIT))],
-    "rocksdb-transactions": [(IN_ROCKSDB, ActRequest(ActKind.RESUME))],
+    "rocksdb-transactions": [
+        (IN_ROCKSDB, ActRequest(ActKind.RESUME)),
+        *(
+            (situation(surroundings=around(version=(5, 3, 3)), half_copy=HALF_IN_ROCKSDB, named=HALF_IN_ROCKSDB),
+             ActRequest(action))
+            for action in PLANNED if action not in (ActKind.RESUME, ActKind.CLOSE)
+        ),
+    ],
     "prepared-record": [
         (situation(surroundings=around(version=version), half_copy=PREPARED), ActRequest(action))
-        for version, actions in (((4, 3, 0), PLANNED), ((5, 3, 3), PLANNED), ((4, 2, 0), PLANNED[3:]))
+        for version, actions in (
+            ((4, 3, 0), PLANNED), ((5, 3, 3), PLANNED), ((4, 2, 0), PLANNED[3:5]), ((3, 1, 4), PLANNED[3:]),
+        )
         for action in actions
     ],
     "wrong-group": [
@@ -47,11 +60,13 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     ],
     "already-delivered": [
         (situation(row("COMMITTED", final_records=[final()], op_marks=[mark(7)])), ActRequest(action))
-        for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME)
+        for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.REDELIVER)
     ],
     "already-decided": [
         (situation(row("ROLLED_BACK", op_marks=[mark(7)])), ActRequest(action))
         for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME)
+    ] + [
+        (situation(ROLLED_BACK, around(sent_to=AS_HALF)), ActRequest(ActKind.REDELIVER)),
     ] + [
         (replace(IN_ROCKSDB, transaction=transaction(state, reason_code=UNREAD, op_marks=[OTHER_HALF])),
          ActRequest(ActKind.COMMIT))
@@ -60,6 +75,7 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "op-in-memory": [
         (situation(row(flags=["may_be_decided"])), ActRequest(ActKind.COMMIT)),
         (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest(ActKind.COMMIT)),
+        (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest(ActKind.REDELIVER)),
     ],
     "not-open": [
         (situation(), ActRequest(ActKind.CLOSE)),
@@ -70,8 +86,31 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "still-open": [
         (situation(), ActRequest(ActKind.RESUME)),
         (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), ActRequest(ActKind.RESUME)),
+        (situation(), ActRequest(ActKind.REDELIVER)),
+        (IN_ROCKSDB, ActRequest(ActKind.REDELIVER)),
+        (situation(surroundings=around(sent_to=TO)), ActRequest(ActKind.REDELIVER)),
+        (situation(surroundings=around(sent_to=AS_HALF, is_there=True)), ActRequest(ActKind.REDELIVER)),
+        *(
+            (situation(row(state, op_marks=[mark(3)], flags=["open_after_decision"])), ActRequest(ActKind.REDELIVER))
+            for state in ("ROLLED_BACK", "DISCARDED")
+        ),
     ],
-    "not-a-half": [(situation({**DISCARDED, "half_copies": []}), ActRequest(ActKind.ROLLBACK))],
+    "traced-rollback": [(situation(ROLLED_BACK, around(traced_rollback="trace")), ActRequest(ActKind.REDELIVER))],
+    "delayed-half": [
+        (situation(row("PENDING", flags=["delayed_half"])), ActRequest(ActKind.COMMIT)),
+        (situation({**ROLLED_BACK, "flags": ["delayed_half"]}), ActRequest(ActKind.REDELIVER)),
+    ],
+    "cannot-be-sent": [
+        (situation(ROLLED_BACK, around(sent_to=TO, unsendable="it cannot be read"), half_copy=None, named=None),
+         ActRequest(ActKind.REDELIVER)),
+    ],
+    "decidable-there": [
+        (situation(ROLLED_BACK, around(sent_to=TO, is_decidable_there=True)), ActRequest(ActKind.REDELIVER)),
+    ],
+    "not-a-half": [
+        (situation({**DISCARDED, "half_copies": []}), ActRequest(action))
+        for action in (ActKind.ROLLBACK, ActKind.REDELIVER)
+    ],
     "number-taken": [
         (situation(row(state, flags=["number_taken"], advice="close" if action == "close" else "resume")),
          ActRequest(action))
@@ -85,6 +124,7 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     ],
     "cannot-be-written": [
         (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest(ActKind.COMMIT)),
+        (situation(ROLLED_BACK, around(is_stopped=True)), ActRequest(ActKind.REDELIVER)),
     ],
     "younger-copy": [
         (situation(row(half_copies=[place(7, 700), place(9, 900)])), ActRequest(ActKind.COMMIT, queue_offset=7)),
@@ -92,6 +132,7 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "immunity": [(situation(row(flags=["immune"])), ActRequest(ActKind.ROLLBACK))],
     "producer-connected": [
         (situation(surroundings=around(producers=("p at 10.0.0.1:4",))), ActRequest(ActKind.COMMIT)),
+        (situation(ROLLED_BACK, around(producers=("p at 10.0.0.1:4",))), ActRequest(ActKind.REDELIVER)),
     ],
     "another-rmqtx": [
         (situation(surroundings=around(rivals=("rmqtx@host@1@0",))), ActRequest(ActKind.COMMIT)),
@@ -146,6 +187,23 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(DISCARDED), ActKind.COMMIT),
     (situation(row("LOST")), ActKind.COMMIT),
     (situation(row("LOST")), ActKind.RESUME),
+    *((situation(facts), ActKind.REDELIVER) for facts in (ROLLED_BACK, DISCARDED, row("LOST"))),
+    *((situation(facts, around(version=(4, 4, 0))), ActKind.REDELIVER) for facts in (ROLLED_BACK, row("LOST"))),
+    (situation(ROLLED_BACK, around(version=(4, 2, 0)), half_copy=PREPARED, named=PREPARED), ActKind.REDELIVER),
+    *(
+        (situation(facts, around(sent_to=AS_HALF, producers=("p",), traced_rollback="trace")), ActKind.REDELIVER)
+        for facts in (row(), row(flags=["may_be_decided", "immune"]), DISCARDED, row("LOST"))
+    ),
+    *(
+        (situation(facts, around(sent_to=TO), half_copy=source, named=source), ActKind.REDELIVER)
+        for source in (PREPARED, HALF_IN_ROCKSDB, record())
+        for facts in (ROLLED_BACK, {**ROLLED_BACK, "flags": ["number_taken"]}, row("LOST"))
+    ),
+    *(
+        (situation(ROLLED_BACK, around(version=version), half_copy=HALF_IN_ROCKSDB, named=HALF_IN_ROCKSDB),
+         ActKind.REDELIVER)
+        for version in ((5, 4, 0), (5, 5, 0))
+    ),
     (situation(row("LOST", flags=["number_taken", "number_shared"])), ActKind.RESUME),
     (situation(row(flags=["number_shared"])), ActKind.COMMIT),
     (situation(row(half_copies=[place(7, 700), place(9, 900)], flags=["number_shared"])), ActKind.ROLLBACK),
@@ -218,7 +276,9 @@ def test_the_advice_names_what_is_left_to_do() -> None:
 
 
 def test_actions_and_guards_are_explained() -> None:
-    assert set(PLANNED) == {ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE}
+    assert set(PLANNED) == {
+        ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE, ActKind.REDELIVER,
+    }  # fmt: skip
     for guard in GUARDS:
         assert guard.prevents
         assert guard.risk

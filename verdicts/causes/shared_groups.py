@@ -147,7 +147,7 @@ CAUSES = (
         consequence="an application that does not find the local transaction answers ROLLBACK or UNKNOWN: what was to "
         "be committed is rolled back, or discarded after transactionCheckMax checks",
         act=f"{RECONCILE} compares with the application that sent it; "
-        "send again what was rolled back wrongly",
+        "rmqtx redeliver ID -n HOST:PORT delivers what was rolled back wrongly",
         change="give each application a producer group of its own; checkLocalTransaction must not answer ROLLBACK for "
         "what it does not find",
         shown_by=(),

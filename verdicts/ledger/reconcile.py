@@ -24,6 +24,7 @@ from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",
@@ -54,8 +55,8 @@ RECONCILED = pa.schema(
         column("ledger_word", pa.string(), f"{', '.join(WORDS)}: the result of the ledger", values=WORDS),
         column("outcome", pa.string(), f"{', '.join(OUTCOMES)}: the result of the comparison", values=OUTCOMES),
         column(
-            "advice", pa.string(), "commit, rollback, close, resume, wait or none, based on broker and ledger",
-            words="advice",
+            "advice", pa.string(),
+            "commit, rollback, close, resume, redeliver, wait or none, based on broker and ledger", words="advice",
         ),
         column("reason", pa.string(), "the reason for the advice"),
         column("ledger_row", pa.string(), "the compared columns of the ledger row; null unless one row matches"),
@@ -129,7 +130,7 @@ class _Advice:
 
     def batch(self) -> pa.RecordBatch:
         """The rows of RECONCILED."""
-        outcome, advice = np.full(self.count, "", "U13"), np.full(self.count, "", "U8")
+        outcome, advice = np.full(self.count, "", "U13"), np.full(self.count, "", "U9")
         left = np.ones(self.count, np.bool_)
         parts: list[tuple[Bools, Reason]] = []
         for case in self.cases:  # the first that fits
@@ -219,6 +220,8 @@ class _Advice:
         committed, rolled_back = done & self._is(State.COMMITTED), done & self._is(State.ROLLED_BACK)
         again = (self.halves > 0) & self._advised(Advice.CLOSE)
         twice = committed & (self.finals > 1)
+        has_open = (self.halves > 0) & self._has(OPEN_AGAIN_FLAG)
+        can_be_redelivered = (self.halves > 0) & ~self._has("bad_body") & ~self._has("delayed_half")
         return [
             _Case(twice & again, "contradiction", Advice.CLOSE, self._delivered_often(
                 "; the broker will check it again and could deliver it once more: close it"
@@ -230,13 +233,16 @@ class _Advice:
                 "committed, as in the ledger, but the broker will check it again and could deliver it a second time"
             )),
             _Case(committed, "agrees", Advice.NONE, _text("committed, as in the ledger")),
-            _Case(rolled_back & again, "open", Advice.WAIT, self._with_newest(
+            _Case(rolled_back & (again | has_open), "open", Advice.WAIT, self._with_newest(
                 "done in the ledger, but a rollback of an older copy was recorded: the broker will check the newest "
                 "copy, and the producer's answer COMMIT delivers it"
             )),
+            _Case(rolled_back & can_be_redelivered, "act", Advice.REDELIVER, self._with_newest(
+                "done in the ledger, but the broker recorded a rollback: redeliver its newest half copy"
+            )),
             _Case(rolled_back, "contradiction", Advice.NONE, _text(
-                "done in the ledger, but the broker recorded a rollback, which cannot be undone: the application "
-                "must send the message again"
+                "done in the ledger, but the broker recorded a rollback, and no copy is left that it can deliver: the "
+                "application must send the message again"
             )),
         ]  # fmt: skip
 

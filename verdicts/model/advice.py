@@ -8,8 +8,8 @@ from enum import StrEnum
 class Advice(StrEnum):
     """The advice for a transaction; its value is the text in tables and output.
 
-    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes each. Only a ledger leads to COMMIT, ROLLBACK and
-    DISCARD.
+    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes each. Only a ledger leads to COMMIT, ROLLBACK,
+    REDELIVER and DISCARD.
     """
 
     COMMIT = "commit"
@@ -17,6 +17,7 @@ class Advice(StrEnum):
     CLOSE = "close"
     DISCARD = "discard"
     RESUME = "resume"
+    REDELIVER = "redeliver"
     WAIT = "wait"
     DECIDE = "decide"
     NONE = "none"

@@ -22,6 +22,8 @@ ADVICE: dict[str, str] = {
     Advice.ROLLBACK: "a ledger shows that the local transaction was not done: force the rollback",
     Advice.CLOSE: "it is decided, but the check will still reach a copy of it: write only the missing op message (a "
     "rollback on the newest copy)",
+    Advice.REDELIVER: "a ledger shows that the local transaction was done, and the broker recorded a rollback: "
+    "rmqtx redeliver delivers it",
     Advice.DISCARD: "discard it and keep a copy",
     Advice.RESUME: "the broker no longer checks it: rmqtx resume lets the broker ask the producer again",
     Advice.WAIT: "the broker will check it; act only if the application cannot answer",

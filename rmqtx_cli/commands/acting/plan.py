@@ -61,7 +61,7 @@ ActionArgument = Annotated[
     str,
     typer.Argument(
         metavar="ACTION", autocompletion=completion.actions,
-        help="commit, rollback, discard, resume or close; or show, with a plan file",
+        help="commit, rollback, discard, resume, close or redeliver; or show, with a plan file",
     ),
 ]
 IdArguments = Annotated[
@@ -128,7 +128,7 @@ def command(
     Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
     reason; so are those that are planned, but that `apply` refuses unless their guard is overridden. `apply` tests all
     guards again, and may refuse more. Without IDs the options select among: pending transactions (commit, rollback,
-    discard), decided ones that will be checked again (close), discarded ones (resume).
+    discard), decided ones that will be checked again (close), discarded ones (resume). `redeliver` needs IDs.
     """
     from rmqtx.repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
@@ -223,6 +223,11 @@ class _Asked:
         if not (asked.ids or has_condition or asked.every):
             raise BadRequest(
                 "no transactions selected", advice="add ids, --group, --topic, --older-than or --where; or --all"
+            )
+        if self.action == ActKind.REDELIVER and not asked.ids:
+            raise BadRequest(
+                "redeliver needs ids: most rolled back transactions were rolled back rightly",
+                advice="a ledger finds the others: rmqtx reconcile --plan FILE",
             )
         if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all excludes ids and conditions", advice="leave out --all")

@@ -183,10 +183,24 @@ def test_every_combination_has_a_word_an_outcome_an_advice_and_a_reason() -> Non
 def test_what_could_deliver_twice_or_the_wrong_thing_is_never_advised() -> None:
     assert advised(verdict("COMMITTED", finals=1), SAYS_DONE)["advice"] == "none"
     assert advised(verdict("UNDECIDABLE"), SAYS_DONE)["advice"] == "none"
-    assert advised(verdict("ROLLED_BACK"), SAYS_DONE)["advice"] == "none"
+    for row in (
+        verdict("ROLLED_BACK", halves=0), verdict("ROLLED_BACK", flags=("bad_body",)),
+        verdict("ROLLED_BACK", flags=("delayed_half",)),
+    ):
+        found = advised(row, SAYS_DONE)
+        assert (found["advice"], found["outcome"]) == ("none", "contradiction")
+    found = advised(verdict("ROLLED_BACK", flags=("open_after_decision",)), SAYS_DONE)
+    assert (found["advice"], found["outcome"]) == ("wait", "open")
+    for says in (0, SAYS_NOT_DONE, SAYS_BOTH):
+        assert advised(verdict("ROLLED_BACK"), says)["advice"] == "none"
     spoilt = advised(verdict("PENDING", flags=("stalled", "bad_body")), SAYS_DONE)
     assert (spoilt["advice"], spoilt["outcome"]) == ("none", "contradiction")
     assert advised(verdict("PENDING", flags=("bad_body",)), SAYS_NOT_DONE)["advice"] == "rollback"
+
+
+def test_a_rollback_of_what_the_ledger_has_as_done_is_redelivered() -> None:
+    found = advised(verdict("ROLLED_BACK"), SAYS_DONE)
+    assert (found["advice"], found["outcome"]) == ("redeliver", "act")
 
 
 def test_a_discarded_one_whose_half_copies_expired_is_resumed_first() -> None:
