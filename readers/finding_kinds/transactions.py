@@ -49,6 +49,13 @@ KINDS: dict[str, Kind] = {
         "what the producer wrote there about its decisions is unknown; no state depends on it",
         "rmqtx decode commitlog STORE --topic TRACE_TOPIC --body text --decompress shows the record",
     ),
+    "traces-unread": Kind(
+        Severity.ERROR,
+        "message traces that were not searched for what producers decided",
+        "causes that a trace would explain, and decisions of producers in a timeline, may be missing; no state depends "
+        "on them",
+        "rmqtx decode trace STORE reads the whole log; rmqtx rebuild index STORE --to NEW makes the index again",
+    ),
     "half-number-taken": Kind(
         Severity.ERROR,
         "half messages whose half queue offset does not identify them: several have the same one, or their slots have "

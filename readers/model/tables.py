@@ -529,4 +529,5 @@ ALL_TABLES: dict[str, pa.Schema] = {
     "checkpoint": CHECKPOINT,
     "segments": SEGMENTS,
     "coverage": COVERAGE,
+    "traces": TRACES,
 }

@@ -106,6 +106,8 @@ class Store:
     used_by_process: int | None
     taken_time_ms: int
     findings: tuple[Finding, ...] = field(default=(), repr=False)
+    #: The topic of message traces.
+    trace_topic: str = field(default=TRACE_TOPIC, compare=False, repr=False)
     #: Differs between two openings with the same root and time; the same in the processes that read its splits.
     opening: str = field(default_factory=lambda: f"{os.getpid()}/{next(_OPENINGS)}", compare=False, repr=False)
 

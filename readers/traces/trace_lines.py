@@ -31,6 +31,8 @@ DECIDED_FIELDS = (
 )
 #: Lines about consumers, and about timers that were recalled.
 _OTHER_LINES = frozenset({"SubBefore", "SubAfter", "Recall"})
+#: No clock has this time; differences of such times have 64 bits.
+_TIME_MS_END = 1 << 62
 _WITHOUT_MESSAGE_ID = len(SENT_FIELDS) - 1
 
 
@@ -127,7 +129,7 @@ def _sent(number: int, fields: list[str]) -> TraceLine | None:
     if values["message_type"] != _HALF:
         return None
     return TraceLine(
-        number, TraceKind.SENT, int(values["time_ms"]), *_shared(values), _integer(values["body_length_bytes"]),
+        number, TraceKind.SENT, _time_ms(values["time_ms"]), *_shared(values), _integer(values["body_length_bytes"]),
         _integer(values["cost_ms"]), _text(values["message_id"]), _TRUTHS[values["is_success"]],
     )
 
@@ -137,7 +139,7 @@ def _decided(number: int, fields: list[str]) -> TraceLine:
         raise ValueError("too few fields")
     values = dict(zip(DECIDED_FIELDS, fields, strict=False))
     return TraceLine(
-        number, TraceKind.DECIDED, int(values["time_ms"]), *_shared(values),
+        number, TraceKind.DECIDED, _time_ms(values["time_ms"]), *_shared(values),
         decision=_DECISIONS[values["decision"]], is_check_answer=_TRUTHS[values["is_check_answer"]],
     )
 
@@ -154,6 +156,13 @@ def _shared(values: dict[str, str]) -> _Words:
 
 def _text(value: str) -> str | None:
     return None if value in ("", _ABSENT) else value
+
+
+def _time_ms(value: str) -> int:
+    number = int(value)
+    if not 0 <= number < _TIME_MS_END:
+        raise ValueError("beyond all clocks")
+    return number
 
 
 def _integer(value: str) -> int:

@@ -24,8 +24,7 @@ from rmqtx.readers.model.identities import (
 )
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
-from rmqtx.readers.store.store import TRACE_TOPIC
-from rmqtx.remoting.connections.batched_reads import Pace, queries, views
+from rmqtx.remoting.connections.batched_reads import Pace, views
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Request
 from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
@@ -45,7 +44,7 @@ from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.store_evidence import rows_by_id
+from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.measures import MEASURES
 
@@ -302,14 +301,10 @@ class LiveSurroundings:
         """The cursors at the start of the reading."""
         return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
 
-    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
-        """By one query of the broker's index; none if the broker refuses it."""
-        bodies = queries(self.facts.broker, [(TRACE_TOPIC, transaction_id)], Pace())
-        try:
-            found = rows_by_id(blocks_of(bodies, self.root, []), self.root, [transaction_id])
-            return found.get(transaction_id, [])
-        except Refused:  # access control: no right to read the trace topic
-            return []
+    @property
+    def traces(self) -> Traces:
+        """By one query of the broker's index for each transaction."""
+        return self.facts.traces
 
     def stopped_time_ms(self) -> int | None:
         """None: the broker runs."""

@@ -12,14 +12,15 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TRACE_TOPIC
 from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.queues import first_kept
 from rmqtx.remoting.protocol.errors import BadFrame, Refused
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.half_numbers import HalfNumbers
 from rmqtx.verdicts.model.predicted import Prediction
-from rmqtx.verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE, WIRE, StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
@@ -70,6 +71,10 @@ class LiveStore:
     future: Prediction | None = None
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
     has_proxy: bool = False
+    traces: LiveTraces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.traces = LiveTraces(self.broker, TRACE_TOPIC)
 
     @property
     def root(self) -> str:
@@ -114,8 +119,8 @@ class LiveStore:
         settings = self.settings
         stop = self.check_stops[-1] if self.check_stops else None
         return StoreEvidence(
-            settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE}),
-            has_proxy=self.has_proxy,
+            settings.version_low, settings.version_high, stop=stop, conf=settings.given, has_proxy=self.has_proxy,
+            read=frozenset({FILES, WIRE, TRACE}), traces=self.traces,
             op_interval_ms=settings.transaction_op_batch_interval_ms,
         )
 

@@ -20,7 +20,7 @@ def _words() -> Iterable[str]:
 
 
 def _columns(command: str) -> Iterable[str]:
-    from rmqtx.readers.model.tables import ALL_TABLES, TRACES, TRANSACTIONS
+    from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
     from rmqtx.remoting.live.producer_list import PRODUCERS
     from rmqtx.repairs.holds.listed_holds import HOLDS
     from rmqtx.repairs.receipts.receipts import RECEIPTS
@@ -37,7 +37,7 @@ def _columns(command: str) -> Iterable[str]:
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
-        "doctor": INSTALLATION, "trace": TRACES, "producers": PRODUCERS,
+        "doctor": INSTALLATION, "trace": ALL_TABLES["traces"], "producers": PRODUCERS,
     }  # fmt: skip
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]

@@ -22,7 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Stores": (
         "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version", "proxy_conf",
-        "transaction_table", "table", "offset_column", "group_column", "broker_logs", "log_zone",
+        "transaction_table", "table", "offset_column", "group_column", "broker_logs", "log_zone", "trace_topic",
     ),
     "Live brokers": (
         "namesrv", "broker", "cluster", "namespace", "credentials", "tls", "tls_ca", "tls_cert", "tls_key",

@@ -21,7 +21,7 @@ CURRENT: ContextVar[Any] = ContextVar("current_command", default=None)
 #: Parameters that change what is read, or by which rules and settings it is judged.
 CARRIED = (
     "commit_log", "broker_conf", "broker_version", "transaction_table", "table", "offset_column", "group_column",
-    "broker_logs", "log_zone", "proxy_conf",
+    "broker_logs", "log_zone", "proxy_conf", "trace_topic",
 )  # fmt: skip
 #: Parameters that name the store or the brokers on which a command acts.
 PLACES = (

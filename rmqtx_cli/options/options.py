@@ -109,6 +109,13 @@ BrokerVersionOption = Annotated[
         help="The broker's version; default: detected from the store's files",
     ),
 ]
+TraceTopicOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trace-topic", parser=stored_text, metavar="NAME",
+        help="Topic of the producers' message traces; default: RMQ_SYS_TRACE_TOPIC",
+    ),
+]
 AtOption = Annotated[
     str | None,
     typer.Option(
@@ -269,3 +276,10 @@ class StoreOptions:
     commit_log: CommitLogOption = None
     broker_conf: BrokerConfOption = None
     broker_version: BrokerVersionOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStoreOptions(StoreOptions):
+    """The same, for commands that read message traces, also those of live brokers."""
+
+    trace_topic: TraceTopicOption = None

@@ -42,7 +42,7 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "table-lost", "table-leftover", "table-remade", "redo-entry-mismatch", "redo-entry-missing",
         "table-number-taken",
     ),
-    "traces": ("trace-unreadable",),
+    "traces": ("trace-unreadable", "traces-unread"),
     "store": (
         "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty",
         "at-before-log", "link-out",

@@ -21,7 +21,6 @@ from rmqtx.readers.model.tables import (
     REDO_LOG,
     ROCKSDB_TRANSACTIONS,
     STATE_TABLE,
-    TRACES,
 )
 from rmqtx.readers.old_tables import redo_log, state_table
 from rmqtx.readers.queues import consume_queue, consume_queue_extension
@@ -79,8 +78,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
-    "traces": TRACES, "producers": PRODUCERS,
-    "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
+    "producers": PRODUCERS, "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
     "installation": INSTALLATION,
 }  # fmt: skip
 

@@ -125,6 +125,7 @@ def gathered(
         if batch.num_rows:
             for add in parts:
                 add(batch)
+    reading.add_trace_findings()
     add_reading(facts, reading, source)
     facts.store_notes.extend(found.summary.store_lines(source.stores, found.summary.damaged(facts.findings)))
     for name in TOP_KINDS:
@@ -150,7 +151,7 @@ def shown_transactions(
     """Return some transactions in full, with their records, the cursors of consumers and their causes."""
     causes = diagnosed_each(rows, evidence, proxy_keeps_ms)
     stopped = {place.root: place.stopped_time_ms() for place in places}
-    return [
+    shown = [
         ShownTransaction(
             row,
             timeline(row, places, None if logs is None else logs.events_of(number)).to_pylist(),
@@ -159,3 +160,6 @@ def shown_transactions(
         )
         for number, row in enumerate(rows.to_pylist())
     ]
+    for traces in (place.traces for place in places):
+        facts.findings.extend(one for one in (traces.findings if traces else ()) if one not in facts.findings)
+    return shown

@@ -37,11 +37,12 @@ _GROUPS_NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class BrokerOpener:
-    """See `SourceOpener`. `rate`: maximum of requests for records per second."""
+    """See `SourceOpener`. `rate`: maximum of requests for records per second. `trace_topic`: another than usual."""
 
     options: LiveOptions
     voice: Voice
     rate: float | None = None
+    trace_topic: str | None = None
 
     @property
     def live(self) -> str:
@@ -66,10 +67,14 @@ class BrokerOpener:
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
+        from rmqtx.readers.store.store import TRACE_TOPIC
+        from rmqtx.remoting.live.live_traces import LiveTraces
         from rmqtx.remoting.live.store_facts import live_store
 
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
+            for fact in source.facts:
+                fact.traces = LiveTraces(fact.broker, self.trace_topic or TRACE_TOPIC, source.pace)
             for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
             for line in source.conf_lines():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
 
@@ -54,6 +54,8 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
         raise BadRequest("--commitlog is for one store, and several are given")
     distinct = {identity_of(place): place for place in places}
     stores = open_all(list(distinct.values()), directories)
+    if isinstance(files, TracedStoreOptions) and files.trace_topic is not None:
+        stores = [replace(store, trace_topic=files.trace_topic) for store in stores]
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     found: dict[str, BrokerSettings] = {}
 

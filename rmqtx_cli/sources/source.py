@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import RateOption, StoreOptions, VoiceOptions
+from rmqtx_cli.options.options import RateOption, StoreOptions, TracedStoreOptions, VoiceOptions
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words.say import Voice
 
@@ -138,7 +138,7 @@ class SourceOpener(Protocol):
 class SourceOptions:
     """The options for stores and brokers, without the store arguments."""
 
-    files: StoreOptions = field(default_factory=StoreOptions)
+    files: TracedStoreOptions = field(default_factory=TracedStoreOptions)
     rate: RateOption = None
     voice: VoiceOptions = field(default_factory=VoiceOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
@@ -170,7 +170,8 @@ def chosen_opener(
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
         return FileOpener(stores, files, database, voice)
     refuse_file_options(files, {**(files_only or {}), "--transaction-table": database.address})
-    return BrokerOpener(live, voice, rate)
+    trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
+    return BrokerOpener(live, voice, rate, trace_topic)
 
 
 def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:

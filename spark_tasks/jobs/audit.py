@@ -51,6 +51,7 @@ from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, witho
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judge import chosen_schema
@@ -98,9 +99,13 @@ def _audit(
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
                 show_phase(task.progress, "writing", 0, 1)
+                are_searched = False
                 for batch in way.taken(judged, sizes_bytes):
                     reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
+                    are_searched |= bool({*batch["state"].unique().to_pylist()} & {State.PENDING, State.DISCARDED})
                     yield batch
+                if are_searched:  # the findings of the tasks stay there
+                    reading.search_traces()
             finally:
                 judged.unpersist()
         finally:

@@ -1,4 +1,4 @@
-"""Tables whose rows are records of the commit log, as splits: records, halves, ops."""
+"""Tables whose rows are records of the commit log, or lines of them, as splits: records, halves, ops, traces."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rmqtx.readers.log.splits import Split, SplitPlan
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.store.store import Store
+from rmqtx.readers.traces.trace_scan import traces_of
 from rmqtx.spark_tasks.session.tasks import use_accelerator
 from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions
 from rmqtx.spark_tasks.source.read_options import ReadOptions
@@ -36,7 +37,7 @@ class LogScan(Narrowing):
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
         super().__init__(conditions_of(options))
         is_records = options.table == "records"
-        names = {"store", "queue_id", "commit_log_offset", "store_time_ms"}
+        names = {"store", "commit_log_offset", "store_time_ms", *(() if options.table == "traces" else ("queue_id",))}
         self.conditioned = frozenset(names | {"topic"} if is_records else names)
         self._options = options
         self._stores = stores
@@ -126,5 +127,9 @@ def _ops(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:
     return ops_of(block.take(are_ops(block)), store).select(options.schema.names)
 
 
+def _traces(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:
+    return traces_of(block.take(block.topic_is(options.trace_topic)), store, []).select(options.schema.names)
+
+
 _Maker = Callable[[Block, str, ReadOptions], pa.RecordBatch]
-_MAKERS: dict[str, _Maker] = {"records": _records, "halves": _halves, "ops": _ops}
+_MAKERS: dict[str, _Maker] = {"records": _records, "halves": _halves, "ops": _ops, "traces": _traces}

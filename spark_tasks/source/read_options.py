@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +19,10 @@ from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.places import identity_of
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.store import Store, open_all
+from rmqtx.readers.store.store import TRACE_TOPIC, Store, open_all
 
 #: Tables whose rows are records of the commit log, read split by split.
-LOG_TABLES = frozenset({"records", "halves", "ops"})
+LOG_TABLES = frozenset({"records", "halves", "ops", "traces"})
 #: Tables that are the result of one audit over all the given stores.
 AUDIT_TABLES = frozenset({"transactions", "findings", "coverage"})
 _ALL = frozenset(ALL_TABLES)
@@ -51,6 +51,9 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "check_crc": (
         frozenset({"records"}), "true to compute each body's CRC; also on if `columns` contains body_crc_matches",
     ),
+    "trace_topic": (
+        AUDIT_TABLES | {"traces"}, "topic of the producers' message traces; default: RMQ_SYS_TRACE_TOPIC",
+    ),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
     "timestamps": (_ALL, "true for times as TIMESTAMP columns, named without _ms, in place of epoch milliseconds"),
     "push_filters": (_ALL, "true for a frame with a single query: its conditions limit what is read"),
@@ -75,6 +78,7 @@ class ReadOptions:
     from_time_ms: int | None = None
     to_time_ms: int | None = None
     topic: str | None = None
+    trace_topic: str = TRACE_TOPIC
     body: str = "none"
     check_crc: bool = False
     at_ms: int | None = None
@@ -133,6 +137,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         from_time_ms=_parsed(given, "from_time", parse_time_ms, None),
         to_time_ms=_parsed(given, "to_time", parse_time_ms, None),
         topic=given.get("topic"),
+        trace_topic=given.get("trace_topic", TRACE_TOPIC),
         body=_parsed(given, "body", _body, "raw" if "columns" in given and "body" in columns else "none"),
         check_crc=_parsed(given, "check_crc", _truth, "columns" in given and "body_crc_matches" in columns),
         at_ms=_parsed(given, "at", parse_time_ms, None),
@@ -222,7 +227,8 @@ def opened(options: ReadOptions) -> list[Store]:
     roots = {identity_of(path): path for path in expand(options.paths)}
     if options.commit_logs and len(roots) > 1:
         raise BadRequest("option 'commitlog' is for one store, and several stores are given")
-    return open_all(list(roots.values()), options.commit_logs)
+    stores = open_all(list(roots.values()), options.commit_logs)
+    return [replace(store, trace_topic=options.trace_topic) for store in stores]
 
 
 @dataclass

@@ -24,6 +24,7 @@ ROWS = {
     "index_entries": "an entry of an index file",
     "checkpoint": "a value of the file `checkpoint`",
     "segments": "a file of the commit log, of a queue or of the index",
+    "traces": "a line of a message trace: what a producer wrote about one of its transactions",
     "coverage": "a commit-log file, with the number of bytes that were decoded, skipped, damaged and not read",
 }
 

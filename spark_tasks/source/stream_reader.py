@@ -34,7 +34,7 @@ class SplitPartition(InputPartition):
 
 
 class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the tables records, halves or ops while brokers write."""
+    """Reads the tables records, halves, ops or traces while brokers write."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.table not in LOG_TABLES:

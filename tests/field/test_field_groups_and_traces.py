@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rmqtx.readers.index.index import HEADER
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import TRACE_TOPIC, open_store
 from rmqtx.verdicts.audit import local_audit
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
@@ -19,6 +20,7 @@ from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import group_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model import trace_evidence
 from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Members, Sent
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
 from tests.conftest import MOMENT
@@ -239,13 +241,37 @@ def test_traces_show_which_decisions_were_lost(tmp_path: Path) -> None:
     assert "producer-not-connected" not in found
 
 
-def test_without_its_records_the_trace_shows_nothing(tmp_path: Path) -> None:
-    """The index is gone: what could be shown only could be, as for a store without traces."""
+@pytest.mark.parametrize("lost", ["index", "index and queues", "the entries of a file", "its header"])
+def test_a_trace_that_the_index_does_not_find_is_found_by_a_scan(lost: str, tmp_path: Path) -> None:
     root = field_stores("trace-dropped-5.3.3", tmp_path) / "store"
+    expected = causes(root)
+    (index,) = (root / "index").iterdir()
+    if lost == "the entries of a file":
+        damage.truncate(index, 4096)
+    elif lost == "its header":
+        damage.zero_bytes(index, HEADER.offsets["next_entry_number"], 4)
+    else:
+        damage.drop(root / "index")
+    if "queues" in lost:
+        damage.drop(root / "consumequeue" / TRACE_TOPIC)
+    assert causes(root) == expected
+    assert expected["decision-lost-on-the-way"]["explains"]
+
+
+def test_a_trace_that_is_not_searched_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the index, in a log that is too long to be scanned for it: what could be shown only could be."""
+    monkeypatch.setattr(trace_evidence, "_SCANNED_BYTES_MAX", 30_000)
+    root = field_stores("trace-dropped-5.3.3", tmp_path) / "store"
+    reading = audit([open_store(root)], broker_settings)
+    assert reading.table().num_rows
+    assert "traces-unread" not in {finding.code for finding in reading.findings}
     damage.drop(root / "index")
-    found = causes(root)
-    assert "decision-lost-on-the-way" not in found
-    assert set(found["producer-answered-unknown"]) == {"could_explain"} == set(found["producer-not-connected"])
+    for found in (audit([open_store(root)], broker_settings), pending([open_store(root)], broker_settings, scan=True)):
+        for _ in found:
+            pass
+        assert [finding.code for finding in found.findings] == ["traces-unread"]
+        assert found.findings[0].is_error
+    assert set(causes(root)["producer-answered-unknown"]) == {"could_explain"}
 
 
 @pytest.mark.parametrize("name", ["trace-checks-4.9.7", "trace-custom-topic-5.5.0"])
@@ -258,12 +284,14 @@ def test_a_decision_that_may_still_be_under_way_is_no_proof(decision: str, tmp_p
     """A pending transaction that the check did not put back since: the request may not have been carried out yet."""
     lines = [{
         "kind": "decided", "time_ms": 50, "decision": decision, "is_check_answer": False, "store": "s",
-        "commit_log_offset": 10_000,
+        "commit_log_offset": 10_000, "line_number": 0, "born_host": "127.0.0.1:1",
     }]  # fmt: skip
     row = row_of("T", "orders", "PENDING", 40) | {"op_marks": []}
 
     class Traces:
-        def rows(self, _ids: list[str]) -> dict[str, Any]:
+        root = "s"
+
+        def rows(self, _ids: list[str], _from_offset: int) -> dict[str, Any]:
             return {"T": lines}
 
     facts = {"s": StoreEvidence((5, 3, 3), (5, 3, 3), traces=Traces(), read=frozenset({FILES, TRACE}))}  # type: ignore[arg-type]

@@ -42,6 +42,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.epoch_file import read_epochs
 from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, consumers_past, timeline
@@ -178,6 +179,7 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
         ),
         "halves": lambda store: checked(scan_halves(store), store),
         "ops": lambda store: checked(scan_ops(store), store),
+        "traces": lambda store: checked(scan_traces(store), store),
         "slots": lambda store: checked(scan_slots(store), store),
         "index": lambda store: checked(scan_entries(store), store),
         "checkpoint": lambda store: checked(read_checkpoint(store), store),

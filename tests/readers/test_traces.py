@@ -96,6 +96,7 @@ def test_lines_about_something_else_are_left_out(line: tuple[str, ...]) -> None:
         SENT[:11], DECIDED[:12], ("EndTransactionx", *DECIDED[1:]), ("\x00",),
         ("Pub", "soon", *SENT[2:]), (*DECIDED[:11], "PERHAPS", "true"),
         (*DECIDED[:12], "maybe"), (*SENT[:9], str(2**31), *SENT[10:]),
+        ("Pub", str(2**62), *SENT[2:]), (DECIDED[0], "9" * 40, *DECIDED[2:]), (DECIDED[0], "-1", *DECIDED[2:]),
     ],
 )  # fmt: skip
 def test_lines_that_cannot_be_read_are_counted_and_hide_no_other(line: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.segment_table import read_segments
 from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema
 from rmqtx.spark_tasks.source.read_options import Settings, parse_options
@@ -66,6 +67,7 @@ LOCAL: dict[str, Callable[[Store], pa.Table]] = {
     "records": lambda store: scan_records(store).table(),
     "halves": lambda store: scan_halves(store).table(),
     "ops": lambda store: scan_ops(store).table(),
+    "traces": lambda store: scan_traces(store).table(),
     "queue_slots": lambda store: scan_all_slots(store).table(),
     "index_entries": lambda store: scan_entries(store).table(),
     "cursors": lambda store: read_cursors(store).table(),

@@ -34,10 +34,12 @@ from rmqtx.readers.storage import segments
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema, spark_schema
 from rmqtx.spark_tasks.source.read_options import OPTIONS, parse_options
 from tests.brokers import corpus
+from tests.field import field_stores
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
@@ -91,6 +93,16 @@ def test_any_split_gives_each_row_once(tmp_path: Path, split: str) -> None:
         found, tasks = through_the_source(table=table, path=root, split_size=split)
         assert rows_of(found) == rows_of(locally(table, root))
         assert tasks > 1 or split == "1MiB"
+
+
+def test_lines_of_traces_are_a_table(tmp_path: Path) -> None:
+    root = str(field_stores("trace-custom-topic-5.5.0", tmp_path) / "store")
+    assert not through_the_source(table="traces", path=root)[0].num_rows
+    found, tasks = through_the_source(table="traces", path=root, trace_topic="AuditTrace", split_size="4KiB")
+    assert rows_of(found) == rows_of(scan_traces(open_store(root), "AuditTrace").table())
+    assert found.num_rows > tasks > 1
+    some, _ = through_the_source(table="traces", path=root, trace_topic="AuditTrace", columns="decision,keys")
+    assert some.column_names == ["decision", "keys"]
 
 
 def test_queue_files_far_apart_are_few_tasks(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers,
 from rmqtx.readers.log.commit_log import log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from rmqtx.readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
@@ -101,24 +102,27 @@ class _Verdict:
         return Witnesses.of(halves, marks, finals, discards, offset_marks)
 
 
-def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits]:
-    rows = task.judging.judged(task.witnesses())
-    return task.judging.with_causes(rows).combine_chunks().to_batches(), task.judging.habits(rows)
+def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits, list[Finding]]:
+    """Return the verdicts, what producer groups have in common, and what could not be read of traces."""
+    judging = task.judging
+    rows = judging.judged(task.witnesses())
+    batches = judging.with_causes(rows).combine_chunks().to_batches()
+    return batches, judging.habits(rows), judging.unread_traces
 
 
-def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habits]:
+def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habits, list[Finding]]:
     """Return the verdicts, from another process as a file."""
     import multiprocessing
 
-    batches, habits = _judge_partition(task)
+    batches, habits, unread = _judge_partition(task)
     if multiprocessing.parent_process() is None:
-        return batches, habits
+        return batches, habits, unread
     assert task.spool.directory is not None
     path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, chosen_schema(task.judging.columns)) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return path, habits
+    return path, habits, unread
 
 
 def audit(
@@ -185,12 +189,14 @@ def _audit(
             judging.report(reading)
             tasks = [_Verdict(spool, numbers, judging) for numbers in tied_partitions(ties, count)]
             if directory is None:
-                batches, habits = _judge_partition(tasks[0])
+                batches, habits, _ = _judge_partition(tasks[0])
                 reading.habits.update(habits)
+                reading.add_trace_findings()
                 yield from batches
             else:
-                for number, (judged, habits) in enumerate(pool.run(_judge_somewhere, tasks)):
+                for number, (judged, habits, unread) in enumerate(pool.run(_judge_somewhere, tasks)):
                     reading.habits.update(habits)
+                    reading.findings.extend(one for one in unread if one not in reading.findings)
                     show_phase(progress, "judging", number + 1, len(tasks))
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 

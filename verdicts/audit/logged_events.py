@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.readers.store.store import TRACE_TOPIC
 from rmqtx.readers.traces.trace_lines import TraceKind
 from rmqtx.verdicts.model.state import State
 
@@ -132,8 +131,8 @@ def _event(line: LogLine, store: str, more: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def traced_events(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return an event for each decision and each answer to a check among rows of TRACES.
+def traced_events(rows: Sequence[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
+    """Return an event for each decision and each answer to a check among rows of TRACES of a topic.
 
     A record that several copies of a log have counts once.
 
@@ -146,7 +145,7 @@ def traced_events(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         event = "answered" if row["is_check_answer"] else "decided"
         key = (row["time_ms"], event, row["commit_log_offset"], row["line_number"])
         events.setdefault(key, {
-            "time_ms": row["time_ms"], "event": event, "store": row["store"], "topic": TRACE_TOPIC,
+            "time_ms": row["time_ms"], "event": event, "store": row["store"], "topic": topic,
             "commit_log_offset": row["commit_log_offset"],
             "detail": f"{row['decision']}, by the trace of its producer, written before the request is sent",
         })  # fmt: skip

@@ -252,7 +252,9 @@ def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFa
     judging = Judging({}, tuple(rows.schema.names)).informed(facts)  # the rows are judged
     shown = {root: one for root, one in judging.predicted.items() if root in roots or one.passed_count}
     replace(judging, predicted=shown).report(reading)
-    return judging.with_causes(rows)
+    rows = judging.with_causes(rows)
+    reading.add_trace_findings()
+    return rows
 
 
 def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:

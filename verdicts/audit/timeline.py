@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.replicas import originals
-from rmqtx.verdicts.model.store_evidence import trace_evidence
+from rmqtx.verdicts.model.trace_evidence import Traces, trace_evidence
 
 TIMELINE = pa.schema(
     [
@@ -105,19 +105,24 @@ class TimelineSource(Protocol):
     def check_cursors(self) -> CheckCursors:
         """Return the cursors of the transaction check."""
 
-    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
-        """Return what producers wrote about a transaction into message traces: rows of TRACES; none shows nothing."""
+    @property
+    def traces(self) -> Traces | None:
+        """The message traces of its producers; None if it has none."""
 
     def stopped_time_ms(self) -> int | None:
         """Return when its broker stopped, as far as its files show; None if it runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoreTimelineSource:
     """The files of a store as a source. `settings`: those of its broker."""
 
     store: Store
     settings: BrokerSettings
+    traces: Traces | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.traces = trace_evidence(self.store)
 
     @property
     def root(self) -> str:
@@ -144,11 +149,6 @@ class StoreTimelineSource:
     def check_cursors(self) -> CheckCursors:
         """Read from the same file."""
         return check_cursors(self.store)
-
-    def traces(self, transaction_id: str) -> list[dict[str, Any]]:
-        """Found by its index."""
-        traces = trace_evidence(self.store)
-        return [] if traces is None else traces.rows([transaction_id]).get(transaction_id, [])
 
     def stopped_time_ms(self) -> int | None:
         """By its checkpoint and its last records."""
@@ -187,10 +187,23 @@ def timeline(
         detail = "in the discard topic, by the broker or rmqtx discard" if original is None else _SAME_RECORD
         events.append(_event(copy, "discard", DISCARD_TOPIC, detail))
     _add_names(events, names)
-    events.extend(traced_events([row for place in places for row in place.traces(transaction["transaction_id"])]))
+    events.extend(_traced(transaction, places))
     events.extend(logged or ())
     events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
+
+
+def _traced(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> list[dict[str, Any]]:
+    """Return what producers wrote about a transaction into the message traces of any of the places, as events."""
+    identity, copies = transaction["transaction_id"], transaction["half_copies"]
+    roots = {copy["store"] for copy in copies}
+    first = min((copy["commit_log_offset"] for copy in copies), default=0)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for traces in (place.traces for place in places):
+        if traces is not None:
+            found = traces.rows([identity], first if roots == {traces.root} else 0)
+            rows.setdefault(traces.topic, []).extend(found.get(identity, []))
+    return [event for topic, lines in rows.items() for event in traced_events(lines, topic)]
 
 
 def _with_originals(entries: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any] | None]]:

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+from rmqtx.readers.traces.trace_lines import TraceKind
 from rmqtx.verdicts.model.replicas import distinct_counts
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
@@ -27,6 +29,10 @@ NEEDED_COLUMNS = (
 _LIVE_COLUMNS = ("asked_through", "producer_alive")
 #: The most flags and records of an uneventful transaction.
 _UNEVENTFUL_COUNTS = {"flags": 0, "half_copies": 1, "op_marks": 1, "final_records": 1, "discard_copies": 0}
+#: How far apart two times of one moment can be, because clocks have whole milliseconds.
+_ROUNDED_MS = 1
+#: Before all times; the negative of it is after all of them.
+_NO_TIME = -(1 << 62)
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
 
@@ -47,6 +53,31 @@ class Records:
     time_ms: Int64s
     checks: Int64s
     half: Int64s
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The decisions and answers that producers wrote into message traces, of all transactions that are looked up.
+
+    Shape: `owner`: the row of the transaction; `decision`: of Decision, as text; `host`: the address that sent the
+           trace. `repeats_ms`: on the clock of the producer.
+    Units: `earliest_ms`, `latest_ms`: on the clock of the broker, between which it was decided, by the times at which
+           the half message was sent and stored; the lowest number without the line of the half message.
+    Order: transaction, then the producer's clock.
+    """
+
+    owner: Int64s
+    time_ms: Int64s
+    earliest_ms: Int64s
+    latest_ms: Int64s
+    decision: npt.NDArray[np.str_]
+    is_answer: Bools
+    host: list[str]
+    store: list[str]
+    offset: Int64s
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -101,18 +132,62 @@ class Evidence:
 
     @cached_property
     def trace_lines(self) -> dict[int, list[dict[str, Any]]]:
-        """What producers wrote about open and discarded transactions without a decision: rows of TRACES, by row."""
-        is_open = self.state(State.PENDING, State.DISCARDED)
-        is_open &= self.count_of(self.marks) + self.count_of(self.finals) == 0
+        """What producers wrote about each transaction but the uneventful ones: rows of TRACES, by row.
+
+        The broker that stored a trace may be another one than that of the transaction.
+        """
         traces = [one.traces for one in self.stores.values() if one.traces is not None]
+        chosen = np.flatnonzero(~self.is_uneventful)
         found: dict[int, list[dict[str, Any]]] = {}
-        if traces and is_open.any():
+        if traces and len(chosen):
             ids = self._column("transaction_id")
-            rows = {str(ids[row]): row for row in np.flatnonzero(is_open).tolist()}
+            rows = {str(ids[row]): row for row in chosen.tolist()}
+            first = self.first_copy_offset[chosen]
             for one in traces:
-                for identity, lines in one.rows(list(rows)).items():
+                here = first[self.of_store_named(one.root)[chosen]]
+                is_own = len(here) == len(chosen)
+                for identity, lines in one.rows(list(rows), int(here.min()) if is_own else 0).items():
                     found.setdefault(rows[identity], []).extend(lines)
         return found
+
+    @cached_property
+    def said(self) -> Said:
+        """What the traces have of decisions and answers; a line in several copies of a log counts once."""
+        born, half = int64s(self._column("born_time_ms"), _UNKNOWN), self.half_store_time_ms
+        rows: list[tuple[int, int, int, int, str, bool, str, str, int]] = []
+        for owner in sorted(self.trace_lines):
+            lines = {(one["commit_log_offset"], one["line_number"], one["time_ms"]): one
+                     for one in self.trace_lines[owner]}.values()  # fmt: skip
+            sent = [one for one in lines if one["kind"] == TraceKind.SENT]
+            stored_ms, began_ms = int(half[owner]), int(born[owner])
+            least = most = None
+            if stored_ms >= 0:  # what the broker's clock is ahead of the producer's
+                if sent:
+                    began_ms = min(one["time_ms"] for one in sent)
+                    least = stored_ms - max(one["time_ms"] + one["cost_ms"] for one in sent) - _ROUNDED_MS
+                most = stored_ms - began_ms + _ROUNDED_MS if began_ms >= 0 else None
+            for one in sorted(lines, key=lambda one: int(one["time_ms"])):
+                if one["kind"] == TraceKind.DECIDED:
+                    time_ms = int(one["time_ms"])
+                    rows.append((
+                        owner, time_ms, _NO_TIME if least is None else time_ms + least,
+                        -_NO_TIME if most is None else time_ms + most, one["decision"], one["is_check_answer"],
+                        one["born_host"], one["store"], one["commit_log_offset"],
+                    ))  # fmt: skip
+        columns = list(zip(*rows, strict=True)) or [()] * 9
+        owners, times, earliest, latest, decisions, answers, hosts, stores, offsets = columns
+        return Said(
+            np.array(owners, np.int64), np.array(times, np.int64), np.array(earliest, np.int64),
+            np.array(latest, np.int64), np.array(decisions, np.str_), np.array(answers, np.bool_), list(hosts),
+            list(stores), np.array(offsets, np.int64),
+        )
+
+    def of_store_named(self, root: str) -> Bools:
+        """Whether each transaction has copies in a store, and in no other."""
+        number = self.names.index(root)
+        is_elsewhere = self.any_of(self.copies, self.copies.store != number)
+        here: Bools = self.any_of(self.copies, self.copies.store == number) & ~is_elsewhere
+        return here
 
     @cached_property
     def is_grpc(self) -> Bools:

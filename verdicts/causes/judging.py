@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.fastjson import read_config
@@ -26,7 +27,8 @@ from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence, trace_evidence
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
+from rmqtx.verdicts.model.trace_evidence import trace_evidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.judge import chosen_schema, judge
@@ -71,6 +73,11 @@ class Judging:
     def habits(self, rows: pa.Table) -> Habits:
         """Return what the producer groups of judged rows have in common, if causes are needed."""
         return habits_of(rows, self.evidence) if self._has_causes else Habits()
+
+    @property
+    def unread_traces(self) -> list[Finding]:
+        """What could not be read of message traces, as far as these were searched."""
+        return [finding for one in self.evidence.values() if one.traces is not None for finding in one.traces.findings]
 
     def report(self, reading: VerdictReading) -> None:
         """Add what is known of the stores to a reading."""

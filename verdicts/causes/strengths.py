@@ -15,7 +15,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.store_evidence import TRACE, StoreEvidence
 from rmqtx.verdicts.model.strength import Strength
 
 #: What follows the word of a cause in the column `causes`, by its strength.
@@ -81,7 +81,8 @@ def _in_store(
     is_contested = np.zeros(len(rows), np.bool_)
     for word in rivals:
         is_contested |= supports[word] > NONE
-    proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
+    is_seen = cause.is_seen(facts) or TRACE in cause.shows_in  # the trace that proves it may be in another store
+    proven = rows & (support == PROVES) & ~is_contested & bool(applies) & is_seen
     return Applied(
         cause, store, facts, {Strength.EXPLAINS: proven, Strength.COULD_EXPLAIN: rows & ~proven},
         cause.decides if (rows & (support < PROVES)).any() else "", rivals,

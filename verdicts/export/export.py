@@ -27,6 +27,7 @@ from rmqtx.readers.model.errors import SourceError, UnwritableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import ALL_TABLES, column
 from rmqtx.readers.store.store import Store
+from rmqtx.readers.traces.trace_scan import traces_of
 from rmqtx.verdicts.audit.provenance import with_provenance
 from rmqtx.verdicts.export.export_manifest import Done, Range, begin_of, replace_manifests, store_id, write_manifest
 from rmqtx.verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
@@ -52,7 +53,7 @@ _BATCH_RECORDS_MAX = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Export records, halves or ops (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
+    """Export records, halves, ops or traces (a ScanJob). Its rows, EXPORTED, are the files that it wrote.
 
     `columns`: those of the table that the files get. `decompress`: bodies as the producer made them.
     `decoder`: the command line of a filter that makes the column `body_decoded`, one process for each range.
@@ -118,7 +119,7 @@ class ExportJob:
                 own = block.take(np.flatnonzero(block.positions >= first))
                 decoded_bytes += int(own.lengths.sum())
                 last_position = int(block.positions[-1]) if len(block) else last_position
-                for rows in make(self, own, part.store.root):
+                for rows in make(self, own, part.store, result.findings):
                     files.write(_with_decoded(rows, decoder) if self.decoder else rows)
                     rows_count += rows.num_rows
                     if self.table == "ops":
@@ -215,31 +216,41 @@ def _with_decoded(rows: pa.RecordBatch, decoder: BodyDecoder) -> pa.RecordBatch:
     return rows.append_column(DECODED_FIELD, texts)
 
 
-def _record_rows(job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
+def _record_rows(
+    job: ExportJob, block: Block, store: Store, _findings: list[Finding]
+) -> list[pa.RecordBatch]:
     stored = [name for name in job.columns if name != DECODED]
     names = list(dict.fromkeys([*stored, *PARTITIONINGS["records"].columns, *(["body"] if job.decoder else [])]))
     schema = pa.schema([ALL_TABLES["records"].field(name) for name in names])
     found = []
     for first in range(0, len(block), _BATCH_RECORDS_MAX):
         part = block.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(block))))
-        arrays = record_columns(part, store, names, decompress=job.decompress)
+        arrays = record_columns(part, store.root, names, decompress=job.decompress)
         found.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return found
 
 
 def _rows_where(are_chosen: Callable[[Block], Bools], make: Callable[[Block, str], pa.RecordBatch]) -> _Maker:
-    def rows(_job: ExportJob, block: Block, store: str) -> list[pa.RecordBatch]:
+    def rows(_job: ExportJob, block: Block, store: Store, _findings: list[Finding]) -> list[pa.RecordBatch]:
         chosen = block.take(are_chosen(block))
-        return [make(chosen, store)] if len(chosen) else []
+        return [make(chosen, store.root)] if len(chosen) else []
 
     return rows
 
 
-_Maker = Callable[[ExportJob, Block, str], list[pa.RecordBatch]]
+def _trace_rows(
+    _job: ExportJob, block: Block, store: Store, findings: list[Finding]
+) -> list[pa.RecordBatch]:
+    chosen = block.take(block.topic_is(store.trace_topic))
+    return [traces_of(chosen, store.root, findings)] if len(chosen) else []
+
+
+_Maker = Callable[[ExportJob, Block, Store, list[Finding]], list[pa.RecordBatch]]
 _MAKERS: dict[str, _Maker] = {
     "records": _record_rows,
     "halves": _rows_where(are_halves, halves_of),
     "ops": _rows_where(are_ops, ops_of),
+    "traces": _trace_rows,
 }
 
 

@@ -124,5 +124,6 @@ PARTITIONINGS: dict[str, Partitioning] = {
     "records": Partitioning("topic", "store_time_ms"),
     "halves": Partitioning("real_topic", "store_time_ms"),
     "ops": Partitioning(None, "store_time_ms"),
+    "traces": Partitioning("topic", "store_time_ms"),
     "transactions": Partitioning("topic", "half_store_time_ms"),
 }

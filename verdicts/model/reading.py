@@ -10,6 +10,7 @@ from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: More reasons of UNDECIDABLE transactions are not repeated in one line.
@@ -36,6 +37,19 @@ class VerdictReading(Reading):
     evidence: dict[str, StoreEvidence] = field(default_factory=dict)
     undecidable: Counter[tuple[str, str]] = field(default_factory=Counter)
     habits: Habits = field(default_factory=Habits)
+
+    def search_traces(self) -> None:
+        """Add what is known to be unread of message traces, whatever the transaction."""
+        for one in self.evidence.values():
+            if one.traces is not None:
+                one.traces.rows([])
+        self.add_trace_findings()
+
+    def add_trace_findings(self, *more: Traces | None) -> None:
+        """Add what could not be read of message traces, as far as they were searched: those of `evidence`, and more."""
+        searched = [*(one.traces for one in self.evidence.values()), *more]
+        found = (finding for one in searched if one is not None for finding in one.findings)
+        self.findings.extend(one for one in dict.fromkeys(found) if one not in self.findings)
 
     @property
     def undecidable_count(self) -> int:

@@ -9,7 +9,14 @@ import typer
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.shared import RangeOptions, RowsOptions, list_rows
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import CommitLogOption, GroupOption, StoreArguments, TopicOption, VoiceOptions
+from rmqtx_cli.options.options import (
+    CommitLogOption,
+    GroupOption,
+    StoreArguments,
+    TopicOption,
+    TraceTopicOption,
+    VoiceOptions,
+)
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
@@ -26,10 +33,6 @@ EXAMPLES = (
 LastOption = Annotated[
     bool,
     typer.Option("--last", help="Only the last decision of each transaction, as a ledger for rmqtx reconcile"),
-]
-TraceTopicOption = Annotated[
-    str | None,
-    typer.Option("--trace-topic", metavar="NAME", help="Topic of the traces; default RMQ_SYS_TRACE_TOPIC"),
 ]
 
 

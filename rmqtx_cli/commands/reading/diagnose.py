@@ -110,6 +110,7 @@ def command(
             found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
             for batch in reading:
                 found.add(batch)
+            reading.add_trace_findings()
             rows = found.table()
             chosen = listing.fulfilling(rows)
             listing.write(iter(chosen.to_batches()), are_chosen=True, answer=lambda: counts_lines(found))

@@ -24,6 +24,7 @@ from rmqtx_cli.options.options import (
     RowForm,
     StoreArguments,
     StoreOptions,
+    TracedStoreOptions,
     VoiceOptions,
 )
 from rmqtx_cli.words.say import Voice
@@ -45,6 +46,7 @@ EXAMPLES = (
     Example("rmqtx export records STORE --to DIR", "all records as Parquet; run again to add new records"),
     Example("rmqtx export transactions STORE --to DIR", "all transactions; replaces those of the previous run"),
     Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
+    Example("rmqtx export traces STORE --to DIR", "what producers wrote about their transactions"),
     Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, with Spark"),
 )
 
@@ -55,6 +57,7 @@ class Table(StrEnum):
     RECORDS = "records"
     HALVES = "halves"
     OPS = "ops"
+    TRACES = "traces"
     TRANSACTIONS = "transactions"
 
 
@@ -67,7 +70,7 @@ class Bodies(StrEnum):
 
 
 TableArgument = Annotated[
-    Table, typer.Argument(metavar="TABLE", help="Table to export: records, halves, ops or transactions")
+    Table, typer.Argument(metavar="TABLE", help="Table to export: records, halves, ops, traces or transactions")
 ]
 ToOption = Annotated[
     str,
@@ -145,7 +148,7 @@ def command(
     listed: ListOption = False,
     engine: EngineOptions,
     provenance: ProvenanceOptions,
-    files: StoreOptions,
+    files: TracedStoreOptions,
     voice: VoiceOptions,
 ) -> int:
     """Write a table to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
@@ -168,11 +171,13 @@ def command(
     directory = Path(to).absolute()
     decoder = kind.decoder
     columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE, is_decoded=bool(decoder))
+    if files.trace_topic is not None and table not in (Table.TRACES, Table.TRANSACTIONS):
+        raise BadRequest("--trace-topic is for the tables traces and transactions")
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
     opened = _opened(table, store, files, Path(to), voice)
     undecidable: Counter[str] = Counter()
     with (
-        opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
+        opened_directory(directory, _settings(kind, files, table, columns, voice), opened.stores) as done,
         engine_run(context, "exporting", opened.stores, listing, engine, provenance, is_wanted=True) as run,
     ):
         form = form_of(kind.output_format, kind.form, with_meta=provenance.with_meta)
@@ -181,6 +186,14 @@ def command(
         written = _written(reading, listing if listed else None)
     voice.note(f"{to}: {written.line()}")
     return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
+
+
+def _settings(
+    kind: FilesOptions, files: TracedStoreOptions, table: Table, columns: list[str], voice: Voice
+) -> dict[str, Any]:
+    """Return the settings that must not change when an export is continued."""
+    topic = {} if files.trace_topic is None else {"trace_topic": files.trace_topic}
+    return {**kind.settings(table, columns, voice), **topic}
 
 
 def _opened(table: Table, paths: list[str], files: StoreOptions, to: Path, voice: Voice) -> Opened:

@@ -30,6 +30,7 @@ from rmqtx_cli.options.options import (
     ProvenanceOptions,
     StoreArguments,
     StoreOptions,
+    TracedStoreOptions,
     VoiceOptions,
     WhereOption,
 )
@@ -136,7 +137,7 @@ def command(
     output: OutputOptions,
     engine: EngineOptions,
     provenance: ProvenanceOptions,
-    files: StoreOptions,
+    files: TracedStoreOptions,
     voice: VoiceOptions,
 ) -> int:
     """Compare every transaction with the application's ledger, and list what to do.

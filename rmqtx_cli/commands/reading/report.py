@@ -182,7 +182,9 @@ class _ReportRun:
         read = self.logs.read(opened.names, self.source.voice, rows.to_pylist())
         add_reading(facts, reading, opened)
         evidence = read.with_logs(reading.evidence)
-        shown = shown_transactions(rows, opened.surroundings(), facts, evidence, self._proxy_keeps_ms, read)
+        places = opened.surroundings()
+        shown = shown_transactions(rows, places, facts, evidence, self._proxy_keeps_ms, read)
+        reading.add_trace_findings(*(place.traces for place in places))
         has_undecidable = any(one.row["state"] == State.UNDECIDABLE for one in shown)
         status = concluded(reading, self.source.voice, has_undecidable=has_undecidable)
         return report_of_transactions(shown, facts, self._command_line, self.now_ms), status

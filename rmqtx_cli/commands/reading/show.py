@@ -188,6 +188,7 @@ class _TransactionPage:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
+        reading.add_trace_findings(*(place.traces for place in places))
         is_incomplete = any(row["state"] == State.UNDECIDABLE for row in found) or any(map(logs.is_missed, causes))
         return listing.conclude(reading, has_undecidable=is_incomplete)
 

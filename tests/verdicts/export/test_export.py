@@ -18,12 +18,14 @@ from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.verdicts.export import export, export_manifest, partition_files
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob
 from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
 from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, PartitionFiles
 from rmqtx.verdicts.export.partitions import PARTITIONINGS, UNKNOWN, escaped_name
 from tests.custody_read import custody_of
+from tests.field import field_stores
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, contents, copy_of, opened, unpacked
 
 COLUMNS = ("store", "file", "position_bytes", "commit_log_offset", "topic", "store_time_ms", "keys", "body")
@@ -96,6 +98,17 @@ def test_halves_and_ops(table: str, scan: Any, tmp_path: Path) -> None:
     columns = tuple(ALL_TABLES[table].names)
     run(store, tmp_path / "to", table=table, columns=columns, form=ArrowForm())
     assert same(rows_of(tmp_path / "to", "arrow", columns), scan(store).table())
+
+
+def test_lines_of_traces(tmp_path: Path) -> None:
+    root = field_stores("trace-dropped-5.3.3", tmp_path) / "store"
+    columns = tuple(ALL_TABLES["traces"].names)
+    files = run(open_store(root), tmp_path / "to", table="traces", columns=columns)
+    expected = scan_traces(open_store(root)).table()
+    places = [("commit_log_offset", "ascending"), ("line_number", "ascending")]
+    assert same(rows_of(tmp_path / "to", columns=columns).sort_by(places), expected.sort_by(places))
+    assert sum(files["rows_count"].to_pylist()) == expected.num_rows
+    assert set(files["topic"].to_pylist()) == set(expected["topic"].to_pylist())
 
 
 # -- a log that grows
