@@ -14,9 +14,11 @@ from rmqtx.readers.model.releases import (
     UNREADABLE_IS_NULL,
     Change,
 )
+from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import in_failed_rounds, transactions_named
+from rmqtx.verdicts.causes.traces import answered_every_check, traced
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
@@ -59,11 +61,15 @@ def _discarded_without_copy(found: Evidence) -> Support:
 
 
 def _no_decision(found: Evidence) -> Support:
-    """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
+    """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits, unless the
+    trace of its producer has an answer to each check, and the last one is UNKNOWN.
+    """
     rows = found.state(State.DISCARDED) & ~found.flag("delayed_half") & ~found.flag("bad_body")
     rows &= ~found.flag("discarded_unasked") & ~transactions_named(found, "not-in-memory")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
-    return fits(rows, rows & ~found.flag("may_be_decided"))
+    wrote = traced(found)
+    had_none = wrote.said(Decision.UNKNOWN) & answered_every_check(found, wrote)
+    return fits(rows, rows & (~found.flag("may_be_decided") | had_none))
 
 
 def checks_begin_again(found: Evidence) -> Bools:

@@ -1,7 +1,8 @@
 """Causes between the application and the broker: a proxy of 5.x, which the producers are connected to.
 
 A store shows little of a proxy: the ids of gRPC clients, whose producer group is the name of the topic. A decision that
-the proxy refused left no record, so these rules fit and never prove. A live broker lists which clients it asks.
+the proxy refused left no record, so these rules fit, and only the trace of a producer proves one. A live broker lists
+which clients it asks.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.releases import PROXIES, Change
 from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
 from rmqtx.readers.store.broker_conf import EXPIRE_MS_DEFAULT
+from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.clients import without_producer
 from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.traces import DECIDED, said_any
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, TRACE, WIRE
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
 _GAP_MS_MIN = 1_000
@@ -59,11 +62,17 @@ def _end_forgotten(found: Evidence) -> Support:
 
 
 def _remoting_end_lost(found: Evidence) -> Support:
-    """Behind a proxy, by the broker's list or by --proxy-conf; and decided by the answer to a check only."""
+    """Behind a proxy, by the broker's list or by --proxy-conf; and decided by the answer to a check only.
+
+    The trace of the producer proves it: it has a first decision, and the broker got only the answer to a check. A
+    first decision that is UNKNOWN excludes it.
+    """
     behind = found.asked_through(PROXY) | (
         found.of_store(lambda one: one.proxy_keeps_ms is not None) & ~found.asked_through(PRODUCER, NOBODY)
     )
-    return fits(behind & ~found.is_grpc & found.half_topic & _decided_after_check(found))
+    rows = behind & ~found.is_grpc & found.half_topic & _decided_after_check(found)
+    rows &= ~said_any(found, Decision.UNKNOWN, is_answer=False)
+    return fits(rows, rows & said_any(found, *DECIDED, is_answer=False) & said_any(found, *DECIDED, is_answer=True))
 
 
 def _vouched_for(found: Evidence) -> Support:
@@ -113,7 +122,7 @@ CAUSES = (
         "and transactionCheckInterval, so that the first check comes sooner",
         shown_by=(),
         decides="the application's log: whether it committed at first, or answered UNKNOWN",
-        shows_in=(FILES, WIRE),
+        shows_in=(FILES, WIRE, TRACE),
     ),
     Cause(
         "proxy-vouches-for-the-dead",

@@ -5,12 +5,17 @@ from __future__ import annotations
 from rmqtx.readers.model.releases import ROCKSDB_TRANSACTIONS, Change
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.second_decisions import decided_again, single_copies
+from rmqtx.verdicts.causes.second_decisions import answered_again, decided_again, single_copies
+from rmqtx.verdicts.model.store_evidence import FILES, TRACE
 
 
 def _asked_again(found: Evidence) -> Support:
-    """Two decisions on a half message in RocksDB, which has one copy however often the broker asks."""
-    return fits(decided_again(found) & single_copies(found) & (found.count_of(found.marks) > 1))
+    """Two decisions on a half message in RocksDB, which has one copy however often the broker asks.
+
+    The trace of the producer shows whether one of them is the answer to a check.
+    """
+    rows = decided_again(found) & single_copies(found) & (found.count_of(found.marks) > 1)
+    return fits(rows, rows & answered_again(found))
 
 
 def _dropped(found: Evidence) -> Support:
@@ -40,7 +45,7 @@ CAUSES = (
         change="raise transactionCheckInterval; make consumers idempotent by UNIQ_KEY",
         shown_by=("rocksdb-5.4.0", "rocksdb-both-5.5.0"),
         decides="the producer's log: whether it decided twice by itself, or answered a check after its decision",
-        rivals=("decided-twice",),
+        rivals=("decided-twice",), shows_in=(FILES, TRACE),
     ),
     Cause(
         "rocksdb-drops-without-copy", "the broker dropped it from RocksDB after its last check and wrote no copy",

@@ -16,9 +16,11 @@ from rmqtx.readers.model.releases import (
     RESUME_REQUEST,
     Change,
 )
+from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, SLAVE_NOTE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS
+from rmqtx.verdicts.causes.traces import DECIDED, decided_once_ms, said_any
+from rmqtx.verdicts.model.store_evidence import FILES, OP_WRITE_MS, TRACE
 
 _END = "broker/processor/EndTransactionProcessor.java"
 
@@ -40,12 +42,19 @@ def _same_copy_decided_twice(found: Evidence) -> Support:
     """Two ops name one copy; or, before half topics, there is only one record to decide.
 
     One copy with a single op message only fits: a second decision may have named another record, like the first COMMIT.
+    A trace in which the second decision is the answer to a check excludes it where no check puts a copy back.
     """
     copies, named = found.copies, found.copy_of_mark
     decided = np.flatnonzero(np.bincount(named[named >= 0], minlength=len(copies)) > 1)
-    twice = decided_again(found)
+    twice = decided_again(found) & ~answered_again(found)
     proven = twice & (found.any_owner(copies.owner[decided]) | (single_copies(found) & ~found.half_topic))
     return fits(proven | (twice & (found.count_of(copies) == 1)), proven)
+
+
+def answered_again(found: Evidence) -> Bools:
+    """Transactions with one copy whose producer decided, and decided again when it was asked, by its trace."""
+    again = said_any(found, *DECIDED, is_answer=False) & said_any(found, *DECIDED, is_answer=True)
+    return again & single_copies(found) & found.half_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,8 @@ class _LateMarks:
            its COMMIT records between the named copy and the next one, and from there to the op message. `is_at_once`:
            the broker writes an op message when it takes the decision (before 5.1.0). `waited_ms`: from the put-back to
            the op message. `held_ms`: from the last COMMIT record before the put-back to the op message; -1 without one.
-           `store`: the number of the store.
+           `store`: the number of the store. `is_before`, `is_after`: the trace of the producer shows that a rollback
+           was decided before the put-back, or after it.
     """
 
     owner: Int64s
@@ -67,6 +77,8 @@ class _LateMarks:
     waited_ms: Int64s
     held_ms: Int64s
     store: Int64s
+    is_before: Bools
+    is_after: Bools
 
 
 def _late_marks(found: Evidence) -> _LateMarks:
@@ -77,11 +89,17 @@ def _late_marks(found: Evidence) -> _LateMarks:
     own, following = copies.offset[found.copy_of_mark[rows]], copies.offset[later]
     committed_ms = found.last_time_between(finals, owner, store, own, following)
     at_once = found.whether(lambda one: OP_LISTS.between(one.version_low, one.version_high) is False)
+    has_none = (found.count_of(finals) == 0)[owner] & (found.count_of(marks) == 1)[owner]
+    earliest, latest = (times[owner] for times in decided_once_ms(found, Decision.ROLLBACK))
+    hold_ms = found.numbers(lambda one: one.op_hold_ms, 0)[store]
+    # an op message of another rollback than that of the trace would come at another time
+    is_of_trace = has_none & (earliest <= marks.time_ms[rows]) & (latest >= marks.time_ms[rows] - hold_ms)
     return _LateMarks(
         owner, found.count_of(finals)[owner] > 0, found.between(finals, owner, store, own, following),
         found.between(finals, owner, store, following, marks.offset[rows]), at_once[store],
         marks.time_ms[rows] - copies.time_ms[later],
         np.where(committed_ms >= 0, marks.time_ms[rows] - committed_ms, -1), store,
+        is_of_trace & (latest < copies.time_ms[later]), is_of_trace & (earliest > copies.time_ms[later]),
     )  # fmt: skip
 
 
@@ -99,23 +117,24 @@ def _old_copy_decided(found: Evidence) -> Support:
     """A decision was made after the check had put back a later copy than the one that the decision names.
 
     A COMMIT record between the later copy and the op message shows the moment of the decision. A rollback shows only
-    the op message, which a broker from 5.1.0 on writes only after it was held in memory.
+    the op message, which a broker from 5.1.0 on writes only after it was held in memory; or the trace shows its moment.
     """
     late, unusual = _late_marks(found), _unusual(found)
-    is_sure = late.is_at_once | (late.waited_ms > _hold_ms(found, late))
+    is_sure = late.is_at_once | (late.waited_ms > _hold_ms(found, late)) | late.is_after
     proven = ((late.commits_after > 0) & (late.commits_before == 0)) | (~late.has_commits & is_sure)
-    may_be = proven | (late.commits_before == 0)
+    may_be = proven | ((late.commits_before == 0) & ~late.is_before)
     return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
 
 
 def _op_written_late(found: Evidence) -> Support:
     """The decision came before the put-back, and its op message was written after it.
 
-    Only a COMMIT record shows the moment of the decision: that of a rollback is not known.
+    A COMMIT record shows the moment of the decision; that of a rollback is known by the trace of its producer only.
     """
     late, unusual = _late_marks(found), _unusual(found)
     proven = (late.commits_before > 0) & ((late.commits_after == 0) | (late.held_ms <= _hold_ms(found, late)))
-    has_none = (late.commits_before == 0) & (late.commits_after == 0)
+    proven |= late.is_before & ~late.is_at_once
+    has_none = (late.commits_before == 0) & (late.commits_after == 0) & ~late.is_after
     may_be = proven | (has_none & (late.waited_ms <= _hold_ms(found, late)))
     return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
 
@@ -177,7 +196,7 @@ CAUSES = (
         "decision",
         shown_by=("common-4.3.0", "common-4.9.7", "common-5.1.4", "common-5.3.3", "common-5.5.0", "killed-4.9.7"),
         decides="the producer's log: whether it decided before or after the check put the newer copy back",
-        rivals=("op-written-late", "cursor-went-back"),
+        rivals=("op-written-late", "cursor-went-back"), shows_in=(FILES, TRACE),
     ),
     Cause(
         "op-written-late", "the decision was still in the broker's memory when the check came",
@@ -189,7 +208,7 @@ CAUSES = (
         f"(before 5.5.0: twice the interval); {OP_THREAD_NOTE}",
         shown_by=("dledger-5.1.4",),
         decides="the producer's log: whether it decided before or after the check put the newer copy back",
-        rivals=("decision-names-old-copy",),
+        rivals=("decision-names-old-copy",), shows_in=(FILES, TRACE),
     ),
     Cause(
         "op-waits-twice", "the op message waited in the broker's memory for two intervals, until the check came",

@@ -8,24 +8,27 @@ import numpy as np
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Change
-from rmqtx.readers.traces.trace_lines import Decision, TraceKind
-from rmqtx.verdicts.causes.cause import Cause, Support, fits
+from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import asked, undecided
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import TRACE
+
+#: What decides a transaction.
+DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
     """What producers wrote, for each transaction.
 
-    Shape: `last`: the last decision, None without one; `answers`: the number of answers to checks; `repeated_ms`: the
+    Shape: `last`: the last decision, empty without one; `answers`: the number of answers to checks; `repeated_ms`: the
            time between the first and the last line with the last decision; `until`: the commit-log offset of the trace
            record with the first such line, -1 without one or in another store than the transaction's.
     """
 
-    last: list[Decision | None]
+    last: list[str]
     answers: Int64s
     repeated_ms: Int64s
     until: Int64s
@@ -37,22 +40,16 @@ class Traced:
 
 def traced(found: Evidence) -> Traced:
     """Return what the traces show of undecided transactions; nothing of the others."""
-    count = found.count
-    last: list[Decision | None] = [None] * count
-    answers, repeated_ms, until = np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1)
-    is_open = undecided(found)
-    for row, lines in found.trace_lines.items():
-        decided = sorted(
-            (line for line in lines if line["kind"] == TraceKind.DECIDED), key=lambda line: int(line["time_ms"])
-        )
-        if not decided or not is_open[row]:
-            continue
-        decision = Decision(decided[-1]["decision"])
-        same = [line for line in decided if line["decision"] == decision]
-        last[row], answers[row] = decision, sum(line["is_check_answer"] for line in decided)
-        repeated_ms[row] = same[-1]["time_ms"] - same[0]["time_ms"]
-        if found.names[found.store[row]] == same[0]["store"]:
-            until[row] = same[0]["commit_log_offset"]
+    count, said = found.count, found.said
+    last, until = [""] * count, np.full(count, -1)
+    answers, repeated_ms = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for row in np.flatnonzero(undecided(found) & found.any_owner(said.owner)).tolist():
+        first, end = np.searchsorted(said.owner, [row, row + 1]).tolist()
+        last[row], answers[row] = str(said.decision[end - 1]), int(said.is_answer[first:end].sum())
+        same = first + np.flatnonzero(said.decision[first:end] == said.decision[end - 1])
+        repeated_ms[row] = said.time_ms[same[-1]] - said.time_ms[same[0]]
+        if found.names[found.store[row]] == said.store[same[0]]:
+            until[row] = said.offset[same[0]]
     return Traced(last, answers, repeated_ms, until)
 
 
@@ -70,6 +67,29 @@ def answered_every_check(found: Evidence, one: Traced) -> Bools:
     return answered
 
 
+def decided_once_ms(found: Evidence, decision: Decision) -> tuple[Int64s, Int64s]:
+    """Return between which times, by the clock of its broker, each producer decided so, if it did once.
+
+    Shape: the lowest and the highest number where that is unknown, or where the producer decided several times.
+    """
+    said = found.said
+    earliest, latest = np.full(found.count, np.iinfo(np.int64).min), np.full(found.count, np.iinfo(np.int64).max)
+    rows = np.flatnonzero(said.decision != Decision.UNKNOWN)
+    counts = np.bincount(said.owner[rows], minlength=found.count)
+    rows = rows[(counts[said.owner[rows]] == 1) & (said.decision[rows] == decision)]
+    earliest[said.owner[rows]], latest[said.owner[rows]] = said.earliest_ms[rows], said.latest_ms[rows]
+    return earliest, latest
+
+
+def said_any(found: Evidence, *decisions: Decision, is_answer: bool | None = None) -> Bools:
+    """Return the transactions of which a trace has one of some decisions; `is_answer`: to a check, or not."""
+    said = found.said
+    chosen = np.isin(said.decision, decisions)
+    if is_answer is not None:
+        chosen &= said.is_answer == is_answer
+    return found.any_owner(said.owner[chosen])
+
+
 def _lost_on_the_way(found: Evidence) -> Support:
     """The trace of the producer has a decision, and the broker has no record of it.
 
@@ -85,20 +105,72 @@ def _lost_on_the_way(found: Evidence) -> Support:
     return fits(committed | rolled_back, proven)
 
 
+def _late(found: Evidence) -> Support:
+    """By the clocks, the first decision came after the discard; without the line of the half message it only fits."""
+    said, discards = found.said, found.discards
+    discarded_ms = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(discarded_ms, discards.owner, discards.time_ms)
+    decided = np.flatnonzero(said.decision != Decision.UNKNOWN)
+    first = decided[np.unique(said.owner[decided], return_index=True)[1]]
+    over_ms = discarded_ms[said.owner[first]]
+    may_be, proven = said.latest_ms[first] > over_ms, said.earliest_ms[first] > over_ms
+    is_known = ~found.flag("resumed")
+    return fits(is_known & found.any_owner(said.owner[first[may_be]]), is_known & found.any_owner(
+        said.owner[first[proven]]))
+
+
+def _otherwise(found: Evidence) -> Support:
+    """The broker recorded one outcome; the trace has the other one, and not that of the broker."""
+    committed, rolled_back = (said_any(found, one) for one in (Decision.COMMIT, Decision.ROLLBACK))
+    is_one = ~found.flag("conflict") & ~found.flag("commit_after_rollback")
+    return proves(is_one & (
+        (found.state(State.COMMITTED) & rolled_back & ~committed)
+        | (found.state(State.ROLLED_BACK) & committed & ~rolled_back)
+    ))
+
+
+_CLIENT = "client/impl/producer/DefaultMQProducerImpl.java; seen on 5.3.3"
+_SHOW = "rmqtx show ID --store STORE: what it decided, and when"
+
 CAUSES = (
     Cause(
         "decision-lost-on-the-way", "its producer decided, and the broker has no record of the decision",
         affected=(Change(
-            "END_TRANSACTION is sent once, without an answer; the client writes its trace before",
-            "client/impl/producer/DefaultMQProducerImpl.java; seen on 5.3.3",
+            "END_TRANSACTION is sent once, without an answer; the client writes its trace before", _CLIENT,
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_lost_on_the_way, shows_in=(TRACE,),
         consequence="the message that its producer committed is not delivered, and the application counts it as sent",
-        act="rmqtx show ID --store STORE: what it decided, and when; then rmqtx commit ID -n HOST:PORT, or rmqtx "
-        "rollback ID -n HOST:PORT",
+        act=f"{_SHOW}; then rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="look for what drops or refuses the requests: a proxy or firewall, a full thread pool of the broker, "
         "a broker that was a slave; rmqtx diagnose STORE --broker-logs DIR",
         shown_by=(), decides="a check or a decision after the one in the trace",
+    ),
+    Cause(
+        "answered-late", "its producer decided only after the broker had discarded it",
+        affected=(Change(
+            "a transaction is discarded after transactionCheckMax checks; a later decision is accepted, if it arrives",
+            _CLIENT, since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_late, shows_in=(TRACE,),
+        consequence="an operator may already have settled it by hand from the discard topic; consumers receive a "
+        "commit late",
+        act=_SHOW,
+        change="raise transactionCheckMax or transactionCheckInterval above the longest local transaction",
+        shown_by=(), decides="the producer's log: when it decided, by the clock of the broker",
+    ),
+    Cause(
+        "answered-otherwise", "the broker recorded another outcome than its producer decided, by its trace",
+        affected=(Change(
+            "any client can decide a transaction: the broker does not compare it with the one that sent it", _CLIENT,
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_otherwise, shows_in=(TRACE,),
+        consequence="the application and the consumers disagree: what it committed was not delivered, or what it "
+        "rolled back was",
+        act=f"{_SHOW}, and by whom it was decided: rmqtx receipts, the operators, other applications of the group; "
+        f"{RECONCILE}",
+        change="give each application a producer group of its own; decide by hand only what the application confirms",
+        shown_by=(),
     ),
 )
