@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +51,27 @@ def scan_traces(
         why = f"{store.root} has no topic {topic}: no producer wrote a trace there"
         reading.notes.append(Note(NoteKind.WHY, why))
     return reading
+
+
+@dataclass(slots=True)
+class TraceLedger:
+    """The last decisions in the traces of some stores, as a `rmqtx.readers.ledger.ledger.Ledger`.
+
+    They are what producers decided, not what their databases did.
+    Shape: `findings`: complete after the batches.
+    """
+
+    stores: Sequence[Store]
+    name: str = "the message traces"
+    schema: pa.Schema = TRACES
+    findings: list[Finding] = field(default_factory=list)
+
+    def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the last decision of each transaction, of whichever store. Damage: that of `scan_traces`."""
+        readings = [scan_traces(store, store.trace_topic) for store in self.stores]
+        every = Reading(TRACES, itertools.chain.from_iterable(readings))
+        yield from (batch.select(columns) for batch in last_decisions(every))
+        self.findings.extend(finding for reading in readings for finding in reading.findings)
 
 
 def last_decisions(reading: Reading) -> Reading:

@@ -11,7 +11,8 @@ from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 #: The names are those of the parameters, as commands declare them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Select": (
-        "where", "group", "topic", "older_than", "deadline_within", "all_open", "flagged", "every", "at", "and_at",
+        "where", "group", "topic", "older_than", "from_trace", "deadline_within", "all_open", "flagged", "every", "at",
+        "and_at",
         "begin", "end", "queue", "key", "identity", "properties", "body_contains", "body_regex", "transaction",
         "finding", "action", "outcome", "since", "limit",
     ),

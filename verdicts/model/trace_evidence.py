@@ -24,6 +24,7 @@ from rmqtx.readers.model.identities import UInt64s, identity_hashes
 from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
+from rmqtx.readers.traces.trace_lines import TraceKind
 from rmqtx.readers.traces.trace_scan import traces_of
 
 #: How much of a log is scanned for traces that the index does not cover: takes some seconds.
@@ -184,6 +185,16 @@ def _has_topic(store: Store) -> bool:
     if isinstance(table, dict) and topic in table:
         return True
     return store.has_rocksdb_queues and any(name == topic for name, _ in queue_bounds(store, []))
+
+
+def last_said(traces: Iterable[Traces | None], transaction_ids: Sequence[str]) -> dict[str, str]:
+    """Return the last decision of each transaction, by the clock of its producer, as far as traces have one."""
+    last: dict[str, tuple[int, str]] = {}
+    for one in traces:
+        for identity, lines in (one.rows(transaction_ids) if one is not None else {}).items():
+            decided = [(line["time_ms"], line["decision"]) for line in lines if line["kind"] == TraceKind.DECIDED]
+            last[identity] = max([*decided, *([last[identity]] if identity in last else [])], default=(-1, ""))
+    return {identity: decision for identity, (_, decision) in last.items()}
 
 
 def rows_by_id(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
@@ -23,8 +24,8 @@ from rmqtx_cli.options.options import (
     LimitOption,
     OutputFormat,
     OutputOptions,
-    StoreOptions,
     TopicOption,
+    TracedStoreOptions,
     VoiceOptions,
     WhereOption,
 )
@@ -36,12 +37,14 @@ from rmqtx_cli.words.text import count, stored_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx.readers.model.reading import Reading
     from rmqtx.repairs.acts.situation import Situation
     from rmqtx.repairs.plans.draft_plan import PlanDraft
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.acting.plan_inputs import PlanInputs
 
 NAME = "plan"
+#: The decisions that traces have, by action.
+_TRACED = {ActKind.COMMIT: Decision.COMMIT, ActKind.ROLLBACK: Decision.ROLLBACK}
 SHOW = "show"
 EXAMPLES = (
     Example(
@@ -53,6 +56,10 @@ EXAMPLES = (
         "all pending ones of a group that are older than 2 hours",
     ),
     Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
+    Example(
+        "rmqtx plan commit --from-trace -n 10.0.0.1:9876 --reason OPS-4713 -o plan.json",
+        "pending ones that their producers committed, by message traces",
+    ),
     Example("rmqtx plan show plan.json", "print the plan"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
 )
@@ -88,6 +95,13 @@ OlderThanOption = Annotated[
         help="Only transactions whose first half copy is older, like 10m or 2h",
     ),
 ]
+FromTraceOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-trace",
+        help="Only transactions whose producers decided so at last, by their message traces; for commit and rollback",
+    ),
+]
 StoreOption = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="STORE", help="Root of a store, read instead of live brokers; repeatable"),
@@ -105,6 +119,7 @@ class AskedOptions:
     where: WhereOption = None
     limit: LimitOption = None
     every: AllOption = False
+    from_trace: FromTraceOption = False
 
 
 @with_option_groups
@@ -118,7 +133,7 @@ def command(
     force: ForceOption = False,
     store: StoreOption = None,
     shown: OutputOptions,
-    files: StoreOptions,
+    files: TracedStoreOptions,
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
@@ -129,6 +144,9 @@ def command(
     reason; so are those that are planned, but that `apply` refuses unless their guard is overridden. `apply` tests all
     guards again, and may refuse more. Without IDs the options select among: pending transactions (commit, rollback,
     discard), decided ones that will be checked again (close), discarded ones (resume). `redeliver` needs IDs.
+
+    --from-trace plans what the producers decided last, by their message traces. That is not what their databases did:
+    review the plan with the application.
     """
     from rmqtx.repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
@@ -141,6 +159,8 @@ def command(
     refuse_file(output, force=force)
     wanted = _Asked(ActKind(action), asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
+    if files.trace_topic is not None and not asked.from_trace:
+        raise BadRequest("--trace-topic needs --from-trace")
     with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
@@ -220,7 +240,9 @@ class _Asked:
     def __post_init__(self) -> None:
         asked = self.options
         has_condition = any(one is not None for one in (asked.group, asked.topic, asked.older_than, asked.where))
-        if not (asked.ids or has_condition or asked.every):
+        if asked.from_trace and (asked.ids or self.action not in _TRACED):
+            raise BadRequest("--from-trace selects pending transactions for commit or rollback: it takes no ids")
+        if not (asked.ids or has_condition or asked.every or asked.from_trace):
             raise BadRequest(
                 "no transactions selected", advice="add ids, --group, --topic, --older-than or --where; or --all"
             )
@@ -232,7 +254,7 @@ class _Asked:
         if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all excludes ids and conditions", advice="leave out --all")
 
-    def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
+    def found(self, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
         """Return the reading of the selected transactions, and the situation of each."""
         from rmqtx.verdicts.model.transaction import Transaction
         from rmqtx_cli.words.unknown_names import say_unknown_names
@@ -241,6 +263,8 @@ class _Asked:
         reading = self._reading(source)
         read = reading.table()
         found = self._chosen(read)
+        if asked.from_trace:
+            found = self._traced(found, reading)
         if not asked.ids:
             named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
             say_unknown_names(read, named, voice)
@@ -248,7 +272,7 @@ class _Asked:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
         return reading, source.situations([Transaction.of(row) for row in found.slice(0, asked.limit).to_pylist()])
 
-    def _reading(self, source: PlanInputs) -> Reading:
+    def _reading(self, source: PlanInputs) -> VerdictReading:
         """Return the rows to select from."""
         if self.options.ids:
             return source.named(self.options.ids)
@@ -273,6 +297,20 @@ class _Asked:
             before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(asked.older_than)
             rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], before_ms))
         return _fulfilling(rows, asked.where) if asked.where else rows
+
+    def _traced(self, rows: pa.Table, reading: VerdictReading) -> pa.Table:
+        """Return the rows whose producers decided so at last."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from rmqtx.verdicts.model.trace_evidence import last_said
+
+        said = last_said(
+            (one.traces for one in reading.evidence.values()), rows["transaction_id"].to_pylist()
+        )
+        reading.add_trace_findings()
+        wanted = [identity for identity, decision in said.items() if decision == _TRACED[self.action]]
+        return rows.filter(pc.is_in(rows["transaction_id"], pa.array(wanted, pa.string())))
 
 
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.traces.trace_scan import TraceLedger
     from rmqtx.repairs.plans.draft_plan import Planner
     from rmqtx.verdicts.ledger.join import LedgerFit
     from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "reconcile"
+#: The name of the ledger that --trace stands for.
+TRACES_NAME = "the message traces"
 _ORDERS = "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
     Example(f"rmqtx reconcile STORE --ledger orders.parquet {_ORDERS}", "where broker and ledger disagree"),
@@ -57,6 +60,7 @@ EXAMPLES = (
         f"rmqtx reconcile STORE --ledger sqlite:///shop.db --ledger-table orders {_ORDERS} --plan plan.json",
         "write a plan that settles them",
     ),
+    Example("rmqtx reconcile STORE --trace --plan plan.json", "what the producers decided, by their message traces"),
     Example(
         f"rmqtx reconcile STORE --ledger jdbc:postgresql://db/shop --ledger-table orders {_ORDERS} "
         "--ledger-driver-jar postgresql.jar",
@@ -65,15 +69,21 @@ EXAMPLES = (
 )
 
 LedgerOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--ledger", metavar="PLACE",
         help="The ledger: a Parquet or CSV file or directory, sqlite:///FILE, or jdbc:... with Spark",
     ),
 ]
-MatchOption = Annotated[str, MATCH_OPTION]
-DoneOption = Annotated[str, done_option()]
-NotDoneOption = Annotated[str, not_done_option()]
+TraceOption = Annotated[
+    bool,
+    typer.Option(
+        "--trace", help="Take the last decisions in the producers' message traces as the ledger, instead of --ledger"
+    ),
+]
+MatchOption = Annotated[str | None, MATCH_OPTION]
+DoneOption = Annotated[str | None, done_option()]
+NotDoneOption = Annotated[str | None, not_done_option()]
 PlanOption = Annotated[
     Path | None,
     typer.Option("--plan", metavar="FILE", help="Write a plan of what the ledger settles, for rmqtx apply"),
@@ -89,10 +99,11 @@ JarOption = Annotated[
 class LedgerOptions:
     """The ledger, and how its rows are read."""
 
-    ledger: LedgerOption
-    match: MatchOption
-    done: DoneOption
-    not_done: NotDoneOption
+    ledger: LedgerOption = None
+    match: MatchOption = None
+    done: DoneOption = None
+    not_done: NotDoneOption = None
+    trace: TraceOption = False
     ledger_table: LedgerTableOption = None
     ledger_driver_jar: JarOption = None
     missing_is_not_done: MissingOption = False
@@ -105,8 +116,32 @@ class LedgerOptions:
         """
         from rmqtx_cli.options.ledgers import LedgerQuery
 
+        given = {"--ledger": self.ledger, "--match": self.match, "--done": self.done, "--not-done": self.not_done}
+        if self.trace:
+            self._refuse_with_trace(given)
+            return LedgerQuery(
+                TRACES_NAME, None, "transaction_id = transaction_id", "decision = COMMIT", "decision = ROLLBACK",
+            )
+        for name, value in given.items():
+            if value is None:
+                raise BadRequest(f"{name} is required", advice="see rmqtx reconcile --help; or give --trace")
         jar = None if self.ledger_driver_jar is None else str(self.ledger_driver_jar)
-        return LedgerQuery(self.ledger, self.ledger_table, self.match, self.done, self.not_done, jar)
+        return LedgerQuery(
+            str(self.ledger), self.ledger_table, str(self.match), str(self.done), str(self.not_done), jar
+        )
+
+
+    def _refuse_with_trace(self, given: Mapping[str, str | None]) -> None:
+        """Raises: BadRequest for options that describe another ledger."""
+        others = {
+            **given, "--ledger-table": self.ledger_table, "--ledger-driver-jar": self.ledger_driver_jar,
+            "--missing-is-not-done": self.missing_is_not_done,
+        }  # fmt: skip
+        for name, value in others.items():
+            if value not in (None, False):
+                raise BadRequest(
+                    f"{name} does not go with --trace: the trace is the ledger, and a missing line shows nothing"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +182,10 @@ def command(
     listed and nothing is changed. If a ledger row matches several transactions, or several rows match one transaction,
     nothing is decided. Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches
     nothing is an error.
+
+    With --trace the last decision in the message traces of Java producers (4.9.0+) is the ledger. It is what the
+    producer decided, not what its database did: where these can differ, ask the application before you apply a plan. A
+    transaction without a line shows nothing.
     """
     from rmqtx.repairs.plans.draft_plan import Planner
     from rmqtx_cli.options.ledgers import Comparison
@@ -164,7 +203,8 @@ def command(
         context, "reconciling", opened.stores, listing, engine, provenance, is_wanted=wanted.plan is not None,
         inputs=query.files,
     ) as run:
-        reading = _ReconcileRun(run, opened, query, at_ms, ledger.missing_is_not_done, counted.fit).reading()
+        task = _ReconcileRun(run, opened, query, at_ms, ledger.missing_is_not_done, counted.fit)
+        reading = task.reading()
         rows = planner.watching(_rows(reading, query, counted, engine))
         listing.write(rows, to_the_end=True, answer=lambda: [counted.answer()])
     for line in counted.lines():
@@ -173,7 +213,9 @@ def command(
         _write_plan(planner, run.provenance, wanted.plan, voice)
     if at_ms is None and (following := counted.next_line(wanted.plan)) is not None:
         voice.note(following)
-    return listing.conclude(reading, has_undecidable=counted.undecidable_count > 0)
+    unread = [one for one in task.traces.findings if one not in reading.findings]
+    reading.findings.extend(unread)  # a line that cannot be read may be the last decision
+    return listing.conclude(reading, has_undecidable=counted.undecidable_count > 0 or bool(unread))
 
 
 def _listing(wanted: WantedOptions, output: OutputOptions, voice: Voice, *, with_meta: bool) -> Listing:
@@ -208,6 +250,13 @@ def _rows(
 
 def _for_ledger(options: EngineOptions, query: LedgerQuery) -> EngineOptions:
     """Return the engine options that can read the ledger: a database needs Spark."""
+    if query.location == TRACES_NAME:
+        if options.engine is EngineName.SPARK:
+            raise BadRequest(
+                "--trace is read without Spark",
+                advice="rmqtx decode trace STORE --last -o decisions.parquet, then --ledger decisions.parquet",
+            )
+        return replace(options, engine=EngineName.LOCAL)
     if not query.is_jdbc:
         return options
     if options.engine is EngineName.LOCAL:
@@ -232,7 +281,7 @@ def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voic
     voice.note(f"{file}: plan of {count(len(plan.steps), 'step')}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _ReconcileRun:
     """One comparison, by either engine."""
 
@@ -242,6 +291,12 @@ class _ReconcileRun:
     at_ms: int | None
     missing_is_not_done: bool
     fit: LedgerFit
+    traces: TraceLedger = field(init=False)
+
+    def __post_init__(self) -> None:
+        from rmqtx.readers.traces.trace_scan import TraceLedger
+
+        self.traces = TraceLedger(self.opened.stores)
 
     def reading(self) -> Reading:
         """Return the rows of RECONCILED, with findings and notes."""
@@ -252,7 +307,9 @@ class _ReconcileRun:
         from rmqtx.verdicts.ledger.join import reconcile
         from rmqtx.verdicts.ledger.reconcile import RECONCILED
 
-        ledger = open_ledger(self.query.location, self.query.table, self.query.text_columns)
+        query = self.query
+        is_trace = query.location == TRACES_NAME
+        ledger = self.traces if is_trace else open_ledger(query.location, query.table, query.text_columns)
         asked = self.query.parsed(ledger.schema)
         reading = self.run.engine.audit(
             self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.run.progress
