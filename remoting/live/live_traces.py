@@ -34,6 +34,11 @@ class LiveTraces:
         """See `Traces`."""
         return self.broker.root
 
+    @property
+    def exist(self) -> bool:
+        """See `Traces`."""
+        return bool(self.has_topic)
+
     def rows(self, transaction_ids: Sequence[str], from_offset: int = 0) -> dict[str, list[dict[str, Any]]]:  # noqa: ARG002
         """See `Traces`. A broker without the topic is asked once, by a pull.
 

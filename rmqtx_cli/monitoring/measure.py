@@ -122,6 +122,8 @@ def _measured(
         whose = f"{one.store}: " if len(stores) > 1 else ""
         # Pagers cut a long line: `pending` prints the cause and the commands.
         one.check_stopped = f"{whose}{sentence}; {next_line(f'rmqtx pending {live or quoted(one.store)}')}"
+    for root, evidence in reading.evidence.items():
+        by_root[root].is_traced = evidence.traces is not None and evidence.traces.exist
     numbers.causes_of = _causes(rows)
     harms = Harms(now_ms)
     for batch in rows.to_batches():

@@ -108,6 +108,11 @@ OF_STORES = (
         "could explain.",
         ("cause", "strength", "store"),
     ),
+    Metric(
+        "rmqtx_decisions_lost_transactions",
+        "Pending or newly discarded transactions that their producer decided, by its message trace, and of whose "
+        "decision the broker has no record; absent without message traces.", OF_STORE,
+    ),
 )
 #: Of each store or broker, by the exporter only.
 OF_EXPORTED_STORES = (

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rmqtx.verdicts.check.state import half_lag
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.strength import LOST_ON_THE_WAY, Strength
 
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]
@@ -33,6 +33,7 @@ class StoreNumbers:
     `held`: that its settings are as a hold or a drain sets them, and until when, in a sentence; `is_hold_over`: that
     time has passed.
     `op_hold_ms`: how long a running broker may hold op messages in memory; 0 for a stopped one.
+    `is_traced`: whether it has message traces of producers.
     `cluster`, `broker_name`: as the broker's configuration or the name server has them.
     """
 
@@ -60,6 +61,7 @@ class StoreNumbers:
     op_hold_ms: int = 0
     held: str | None = None
     is_hold_over: bool = False
+    is_traced: bool = False
 
     @property
     def labels(self) -> dict[str, str]:
@@ -135,6 +137,13 @@ class Numbers:
             causes.update(of if kind in counted else {})
         found = [(*key, count) for key, count in causes.items() if count]
         return sorted(found, key=lambda one: (-one[3], one[2] != Strength.EXPLAINS, one))
+
+    def decisions_lost_count(self, store: str) -> int:
+        """Transactions of a store with a decision in a trace that the broker has no record of."""
+        return sum(
+            number for root, word, strength, number in self.causes_in_order()
+            if (root, word, strength) == (store, LOST_ON_THE_WAY, Strength.EXPLAINS)
+        )
 
     @property
     def pending_count(self) -> int:

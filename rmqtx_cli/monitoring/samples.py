@@ -25,6 +25,10 @@ def store_samples(numbers: Numbers) -> Samples:
         ({"cause": word, "strength": strength, "store": store}, number)
         for store, word, strength, number in numbers.causes_in_order()
     ]
+    for store in numbers.stores:
+        lost_count = numbers.counted(numbers.decisions_lost_count(store.store)) if store.is_traced else None
+        if lost_count is not None:
+            found.setdefault("rmqtx_decisions_lost_transactions", []).append((store.labels, lost_count))
     return found
 
 

@@ -97,3 +97,19 @@ def test_traces_are_exported(rmqtx: Run, store: Path, tmp_path: Path) -> None:
     assert topics == {f"topic={one['topic']}" for one in right(NAME)["transactions"].values()} | {"topic=PayOrder"}
     refused = rmqtx("export", "halves", str(store), "--to", str(tmp_path / "halves"), "--trace-topic", TRACE_TOPIC)
     assert refused.status == 2
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_check_counts_decisions_that_were_lost(is_traced: bool, rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    for name in ("T0", "T1"):
+        forge.half(name)
+    if is_traced:
+        traced(forge, line("COMMIT_MESSAGE", "T0"), line("UNKNOW", "T1"))
+    for name in ("T0", "T1"):
+        forge.half(name, checks=1)
+    file = tmp_path / "rmqtx.prom"
+    rmqtx("check", str(forge.write(half_cursor=2)), "--broker-version", "4.9.7", "--textfile", str(file))
+    found = [one for one in file.read_text().splitlines() if one.startswith("rmqtx_decisions_lost_transactions{")]
+    assert [one.rpartition(" ")[2] for one in found] == (["1"] if is_traced else [])
+    assert ("rmqtx_decisions_lost_transactions" in file.read_text()) is is_traced

@@ -14,6 +14,7 @@ from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import asked, undecided
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import TRACE
+from rmqtx.verdicts.model.strength import LOST_ON_THE_WAY
 
 #: What decides a transaction.
 DECIDED = (Decision.COMMIT, Decision.ROLLBACK)
@@ -134,7 +135,7 @@ _SHOW = "rmqtx show ID --store STORE: what it decided, and when"
 
 CAUSES = (
     Cause(
-        "decision-lost-on-the-way", "its producer decided, and the broker has no record of the decision",
+        LOST_ON_THE_WAY, "its producer decided, and the broker has no record of the decision",
         affected=(Change(
             "END_TRANSACTION is sent once, without an answer; the client writes its trace before", _CLIENT,
             since=HALF_TOPIC_DESIGN.since,

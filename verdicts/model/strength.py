@@ -14,3 +14,7 @@ class Strength(StrEnum):
     EXPLAINS = "explains"
     COULD_EXPLAIN = "could_explain"
     RULED_OUT = "ruled_out"
+
+
+#: The cause that monitoring counts by itself: a producer decided, and the broker has no record of it.
+LOST_ON_THE_WAY = "decision-lost-on-the-way"

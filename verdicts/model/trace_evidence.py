@@ -49,6 +49,10 @@ class Traces(Protocol):
         """The topic of the traces."""
 
     @property
+    def exist(self) -> bool:
+        """Whether the topic is known to exist."""
+
+    @property
     def findings(self) -> list[Finding]:
         """What could not be read of the traces that were searched for; grows."""
 
@@ -68,6 +72,7 @@ class TraceEvidence:
     """The traces in the files of one store."""
 
     store: Store
+    exist: bool = field(init=False, default=True)
     findings: list[Finding] = field(default_factory=list, compare=False, repr=False)
 
     @property
