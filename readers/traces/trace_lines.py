@@ -7,7 +7,7 @@ even if the request never arrived; that it is missing shows nothing (docs/format
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,6 +31,8 @@ DECIDED_FIELDS = (
 )
 #: Lines about consumers, and about timers that were recalled.
 _OTHER_LINES = frozenset({"SubBefore", "SubAfter", "Recall"})
+#: Where lines of both kinds have the id.
+_ID_PLACE = SENT_FIELDS.index("transaction_id")
 #: No clock has this time; differences of such times have 64 bits.
 _TIME_MS_END = 1 << 62
 _WITHOUT_MESSAGE_ID = len(SENT_FIELDS) - 1
@@ -83,15 +85,20 @@ class TraceLine:
     is_check_answer: bool | None = None
 
 
-def trace_lines(body: str) -> tuple[list[TraceLine], list[int]]:
+def trace_lines(body: str, wanted: Collection[str] | None = None) -> tuple[list[TraceLine], list[int]]:
     """Return the lines about transactions, and the numbers of lines of these kinds that cannot be read.
 
-    Lines about other messages and of consumers are left out.
+    Lines about other messages and of consumers are left out. `wanted`: only lines with these transaction ids, and those
+    that have none; a record has the lines of many transactions.
     Order: of the body.
     """
     found: list[TraceLine] = []
     unreadable: list[int] = []
     for number, text in _numbered(body):
+        if wanted is not None:
+            begin = text.split(FIELD_END, _ID_PLACE + 1)
+            if len(begin) > _ID_PLACE and begin[_ID_PLACE] not in wanted:
+                continue
         fields = text.split(FIELD_END)
         if fields and not fields[-1]:
             fields.pop()  # each field ends with the separator

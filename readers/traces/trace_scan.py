@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,10 +96,12 @@ def last_decisions(reading: Reading) -> Reading:
     return Reading(TRACES, batches(), reading.findings, reading.coverage, reading.notes)
 
 
-def traces_of(block: Block, store: str, findings: list[Finding]) -> pa.RecordBatch:
+def traces_of(
+    block: Block, store: str, findings: list[Finding], wanted: Collection[str] | None = None
+) -> pa.RecordBatch:
     """Return the lines about transactions in the records of a block, which are of a trace topic.
 
-    `findings`: gets one for each record with something that cannot be read.
+    `findings`: gets one for each record with something that cannot be read. `wanted`: as in `trace_lines`.
     """
     records = dict(zip(_OF_RECORD, record_columns(block, store, _OF_RECORD), strict=True))
     bodies = record_columns(block, store, ["body"], decompress=True)[0]
@@ -110,7 +112,7 @@ def traces_of(block: Block, store: str, findings: list[Finding]) -> pa.RecordBat
         if data is None:
             findings.append(_finding(records, row, "a body that cannot be decompressed"))
             continue
-        found, unreadable = trace_lines(as_text(data))
+        found, unreadable = trace_lines(as_text(data), wanted)
         owners.extend([row] * len(found))
         lines.extend(found)
         if unreadable:

@@ -80,6 +80,12 @@ def test_lines_of_both_kinds() -> None:
     assert decided.keys is None
 
 
+def test_only_lines_of_some_transactions_and_those_without_an_id() -> None:
+    other = tuple("ID2" if field == "ID1" else field for field in DECIDED)
+    found, unreadable = trace_lines(body(SENT, other, other[:12], DECIDED, ("EndTransaction", "1")), {"ID1"})
+    assert ([one.number for one in found], unreadable) == ([0, 3], [4])
+
+
 def test_a_line_of_an_older_client_has_no_message_id() -> None:
     (line,), unreadable = trace_lines(body((*SENT[:12], "false")))
     assert (line.message_id, line.is_success, unreadable) == (None, False, [])

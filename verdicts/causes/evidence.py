@@ -132,12 +132,16 @@ class Evidence:
 
     @cached_property
     def trace_lines(self) -> dict[int, list[dict[str, Any]]]:
-        """What producers wrote about each transaction but the uneventful ones: rows of TRACES, by row.
+        """What producers wrote about transactions without a decision, with several, or that were checked: rows of
+        TRACES, by row.
 
         The broker that stored a trace may be another one than that of the transaction.
         """
         traces = [one.traces for one in self.stores.values() if one.traces is not None]
-        chosen = np.flatnonzero(~self.is_uneventful)
+        marks, finals = self.count_of(self.marks), self.count_of(self.finals)
+        was_checked = (self.count_of(self.copies) > 1) | (self.count_of(self.discards) > 0)
+        is_open = (marks + finals == 0) & self.state(State.PENDING, State.DISCARDED)
+        chosen = np.flatnonzero(was_checked | is_open | (marks > 1) | (finals > 1))
         found: dict[int, list[dict[str, Any]]] = {}
         if traces and len(chosen):
             ids = self._column("transaction_id")

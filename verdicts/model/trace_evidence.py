@@ -211,7 +211,7 @@ def rows_by_id(
     """
     wanted, found = frozenset(transaction_ids), defaultdict(list)
     for block in blocks:
-        for row in traces_of(block, store, findings).to_pylist():
+        for row in traces_of(block, store, findings, wanted).to_pylist():
             if row["transaction_id"] in wanted:
                 found[row["transaction_id"]].append(row)
     return dict(found)
