@@ -1,5 +1,104 @@
-"""The library of rmqtx; `rmqtx.spark` is its programming interface for Spark.
+"""rmqtx as a library: what its commands answer, as tables and typed values.
 
-In a checkout its packages are links to folders beside this one: `rmqtx/readers` is `readers/`. They have no other name
-than `rmqtx.readers`; a module that is imported by another one too is loaded twice, and its classes differ.
+    import rmqtx
+
+    stores = rmqtx.open("/data/rocketmq/store")
+    for transaction in stores.pending():
+        print(transaction.transaction_id, transaction.state, transaction.advice)
+
+    with rmqtx.connect("10.0.0.1:9876") as brokers:
+        duckdb.from_arrow(brokers.pending()).aggregate("producer_group, count(*)")
+
+Nothing is printed, and nothing is read before it is asked for; `import rmqtx` loads neither Arrow nor numpy.
+`rmqtx.spark` is the interface for Spark. In a checkout the packages of the library are links to folders beside this
+one: `rmqtx/readers` is `readers/`; they have no other name than `rmqtx.readers`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmqtx.api.brokers import Brokers, connect
+    from rmqtx.api.results import Rows
+    from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, TraceLine, Transaction
+    from rmqtx.api.stores import Stores
+    from rmqtx.api.stores import open_stores as open  # noqa: A004 -- rmqtx.open, as in gzip.open
+    from rmqtx.readers.model.errors import (
+        BadRequest,
+        EvidenceMissing,
+        FileChanged,
+        FormatError,
+        MissingLibrary,
+        NoSuchTransaction,
+        NotAStore,
+        RmqtxError,
+        SourceError,
+        UnreadableFile,
+    )
+    from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
+    from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
+    from rmqtx.verdicts.model.advice import Advice
+    from rmqtx.verdicts.model.state import State
+
+    __version__: str
+
+__all__ = [
+    "Advice",
+    "BadRequest",
+    "Brokers",
+    "Credentials",
+    "Diagnosis",
+    "EvidenceMissing",
+    "FileChanged",
+    "Finding",
+    "FormatError",
+    "Half",
+    "MissingLibrary",
+    "NoAnswer",
+    "NoSuchTransaction",
+    "NotAStore",
+    "Op",
+    "Record",
+    "Refused",
+    "RemotingError",
+    "RemotingSettings",
+    "RmqtxError",
+    "Rows",
+    "SourceError",
+    "State",
+    "Stores",
+    "TraceLine",
+    "Transaction",
+    "Unreachable",
+    "UnreadableFile",
+    "__version__",
+    "connect",
+    "open",
+]  # fmt: skip
+
+_API = "rmqtx.api"
+_ERRORS, _REMOTING_ERRORS = "rmqtx.readers.model.errors", "rmqtx.remoting.protocol.errors"
+_HOMES = {
+    **dict.fromkeys(("Brokers", "connect"), f"{_API}.brokers"),
+    **dict.fromkeys(("Diagnosis", "Finding", "Half", "Op", "Record", "TraceLine", "Transaction"), f"{_API}.rows"),
+    **dict.fromkeys(("NoAnswer", "Refused", "RemotingError", "Unreachable"), _REMOTING_ERRORS),
+    **dict.fromkeys(("Credentials", "RemotingSettings"), "rmqtx.remoting.protocol.settings"),
+    "Rows": f"{_API}.results", "Stores": f"{_API}.stores", "open": f"{_API}.stores",
+    "Advice": "rmqtx.verdicts.model.advice", "State": "rmqtx.verdicts.model.state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rmqtx")
+    if name not in __all__:
+        raise AttributeError(f"module 'rmqtx' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, _ERRORS)), "open_stores" if name == "open" else name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

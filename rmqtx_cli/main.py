@@ -17,21 +17,10 @@ import typer
 import typer.main
 
 from rmqtx.readers.model.errors import (
-    BadRequest,
-    EvidenceMissing,
-    EvidenceUnreadable,
-    NoSuchTransaction,
-    NotApproved,
     RmqtxError,
-    StoreChanged,
-    StoreInUse,
-    UnsafeStore,
 )
 from rmqtx.readers.model.own_process import begin_own_process
-from rmqtx.remoting.protocol.errors import Refused, RemotingError
-from rmqtx.repairs.changes.interruption import Interrupted
 from rmqtx.repairs.receipts.act_kind import PLANNED
-from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
@@ -62,24 +51,6 @@ def rmqtx(
     change a store; only the commands under "Settle" decide transactions (probe sends and decides its own). Examples:
     `rmqtx COMMAND --help`; words of the output: `rmqtx explain WORD`.
     """
-
-
-#: The exit status of an error is that of the first class that it is an instance of.
-STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
-    (BadRequest, exit_status.USAGE),
-    (NoSuchTransaction, exit_status.NO_SUCH_TRANSACTION),
-    (EvidenceUnreadable, exit_status.UNREADABLE),
-    (EvidenceMissing, exit_status.INCOMPLETE),
-    (Interrupted, exit_status.INTERRUPTED),
-    (StoreInUse, exit_status.STORE_IN_USE),
-    (UnsafeStore, exit_status.REFUSED_BY_GUARD),
-    (NotApproved, exit_status.REFUSED_BY_GUARD),
-    (StoreChanged, exit_status.STALE_PLAN),
-    (SparkUnavailable, exit_status.SPARK_UNAVAILABLE),
-    (Refused, exit_status.REFUSED_BY_BROKER),
-    (RemotingError, exit_status.UNREACHABLE),
-    (RmqtxError, exit_status.UNREADABLE),
-)
 
 
 def run() -> None:
@@ -130,7 +101,7 @@ def status_of(arguments: list[str]) -> int:
     except typer.TyperException as error:
         status, message = exit_status.USAGE, _usage_line(error, arguments)
     except RmqtxError as error:
-        status, message = next(number for kind, number in STATUSES if isinstance(error, kind)), str(error)
+        status, message = error.status, str(error)
     except BrokenPipeError:
         leave_stdout()
         return exit_status.DONE

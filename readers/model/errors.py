@@ -7,15 +7,17 @@ Every class can be pickled, because worker processes pass errors to the command 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 
 class RmqtxError(Exception):
     """A message of one line, with the place of the error.
 
     Shape: `message` for people; `file`, `position_bytes`, `field`, `expected`, `actual` for programs; `advice`
-    is the next step.
+    is the next step. `status`: the exit status of a command that ends with it.
     """
+
+    status: ClassVar[int] = 10
 
     def __init__(
         self,
@@ -93,30 +95,46 @@ class BadText(FormatError):
 class BadRequest(RmqtxError):
     """The request is wrong: a filter that cannot be parsed, a column that does not exist."""
 
+    status = 2
+
 
 class NoSuchTransaction(RmqtxError):
     """No record with the given id, message id or key was found."""
+
+    status = 16
 
 
 class EvidenceMissing(RmqtxError):
     """No record with an id, message id or key was found, and files that may hold one are missing or damaged."""
 
+    status = 3
+
 
 class EvidenceUnreadable(EvidenceMissing):
     """No record was found, and files that may hold one cannot be read by this user."""
+
+    status = 10
 
 
 class NotApproved(RmqtxError):
     """A plan does not have the approval that was required."""
 
+    status = 12
+
 
 class StoreInUse(RmqtxError):
     """A broker or another rmqtx uses the store, so nothing may be changed in it."""
+
+    status = 11
 
 
 class UnsafeStore(RmqtxError):
     """Nothing may be changed in the store, because the effect on its broker cannot be predicted."""
 
+    status = 12
+
 
 class StoreChanged(RmqtxError):
     """The store is no longer as it was when the change was planned."""
+
+    status = 13

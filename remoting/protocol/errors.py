@@ -10,6 +10,8 @@ from rmqtx.readers.model.errors import RmqtxError
 class RemotingError(RmqtxError):
     """An error in the communication with a broker."""
 
+    status = 14
+
 
 class Unreachable(RemotingError):
     """No connection, or it ended before the request was sent: nothing was done."""
@@ -28,6 +30,8 @@ class Refused(RemotingError):
 
     Shape: `code` and `remark` of the response; `request`: name of the request.
     """
+
+    status = 15
 
     def __init__(
         self, message: str, *, code: int = -1, remark: str | None = None, request: str = "", **place: Any

@@ -7,3 +7,5 @@ from rmqtx.readers.model.errors import RmqtxError
 
 class Interrupted(RmqtxError):
     """A change was interrupted, and must be completed or reverted."""
+
+    status = 130

@@ -59,6 +59,8 @@ _LOST = ("Answer from Java side is empty", "Error while sending or receiving", "
 class SparkUnavailable(RmqtxError):
     """Spark or Java is not installed or too old, or the connection was lost."""
 
+    status = 20
+
 
 class TaskFailed(Exception):
     """A task failed because of a bug. The text is the last line of its traceback; the cause has the rest."""

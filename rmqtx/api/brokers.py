@@ -1,0 +1,110 @@
+"""Live brokers: `rmqtx.connect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from rmqtx.api.results import Rows, chained
+from rmqtx.api.rows import Half, Op, Transaction
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import HALVES, LIVE_TRANSACTIONS, OPS
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
+from rmqtx.remoting.live.half_and_op_tables import read_halves, read_ops
+from rmqtx.remoting.live.lookups import audit, lookup, pending, show
+from rmqtx.remoting.live.store_facts import LiveStore, live_store
+from rmqtx.remoting.protocol.addresses import several
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.settings import RemotingSettings
+
+
+class Brokers:
+    """Live brokers, connected. Made by `rmqtx.connect`; use it in a `with` block, which closes the connections."""
+
+    def __init__(self, client: Client, brokers: list[Broker], members: list[BrokerAddresses], pace: Pace) -> None:
+        self._client, self._brokers, self._members, self._pace = client, brokers, members, pace
+        self.names = tuple(broker.root for broker in brokers)
+
+    def pending(self) -> Rows[Transaction]:
+        """The transactions that the check will still reach, as `rmqtx pending -n --all-open`."""
+        return Rows(Transaction, LIVE_TRANSACTIONS, lambda: pending(
+            self._brokers, members=self._members, pace=self._pace, facts=self._facts()
+        ))
+
+    def audit(self) -> Rows[Transaction]:
+        """The verdict on every transaction that the half queues hold, as `rmqtx audit -n`."""
+        return Rows(Transaction, LIVE_TRANSACTIONS, lambda: audit(
+            self._brokers, members=self._members, pace=self._pace, facts=self._facts()
+        ))
+
+    def show(self, identity: str) -> Rows[Transaction]:
+        """One transaction by id, short id, message id or key, as `rmqtx show -n`."""
+        return Rows(Transaction, LIVE_TRANSACTIONS, lambda: show(
+            self._brokers, identity, members=self._members, pace=self._pace, facts=self._facts(), short=True,
+            places=True,
+        ))
+
+    def lookup(self, ids: Iterable[str]) -> Rows[Transaction]:
+        """Some transactions by id."""
+        wanted = list(ids)
+        return Rows(Transaction, LIVE_TRANSACTIONS, lambda: lookup(self._brokers, wanted, pace=self._pace))
+
+    def halves(self) -> Rows[Half]:
+        """Every half copy that the half queues hold, as `rmqtx decode half -n`."""
+        return Rows(Half, HALVES, lambda: self._of_each(HALVES, lambda one: read_halves(one, pace=self._pace)))
+
+    def ops(self) -> Rows[Op]:
+        """Every op message that the op queues hold, as `rmqtx decode op -n`."""
+        return Rows(Op, OPS, lambda: self._of_each(OPS, lambda one: read_ops(one, pace=self._pace)))
+
+    def _facts(self) -> list[LiveStore]:
+        return [live_store(broker) for broker in self._brokers]
+
+    def _of_each(self, schema: pa.Schema, read: Callable[[Broker], Reading]) -> Reading:
+        return chained(schema, self._brokers, read)
+
+    def close(self) -> None:
+        """Close the connections; rows cannot be read afterwards."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<rmqtx brokers {', '.join(self.names)}>"
+
+
+def connect(
+    namesrv: str | None = None, *, broker: Sequence[str] = (), cluster: str | None = None,
+    settings: RemotingSettings | None = None, rate: float | None = None,
+) -> Brokers:
+    """Connect to live brokers.
+
+    `namesrv`: HOST:PORT of a name server, several separated by `;`. `broker`: only these, by name or address; addresses
+    need no name server. `cluster`: only brokers of it. `settings`: timeouts, credentials, TLS, namespace. `rate`:
+    maximum of requests for records per second.
+    Raises: BadRequest, Unreachable, NoAnswer, Refused.
+    """
+    addresses = several(namesrv or "")
+    if not addresses and not broker:
+        raise BadRequest("no live broker is given", advice="rmqtx.connect('HOST:PORT'), the address of a name server")
+    client = Client(settings or RemotingSettings())
+    try:
+        name_servers = NameServers(client, addresses) if addresses else None
+        brokers, members = chosen_brokers(client, name_servers, names=broker, cluster=cluster)
+    except BaseException:
+        client.close()
+        raise
+    return Brokers(client, brokers, members, Pace(rate))

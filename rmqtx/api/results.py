@@ -1,0 +1,150 @@
+"""The answer to a question: a lazy table that Arrow's consumers read, and what was found about its completeness."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from rmqtx.api.rows import row_of
+from rmqtx.readers.finding_kinds.kind import Severity
+from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.state import State
+
+if TYPE_CHECKING:
+    from rmqtx.readers.model.findings import Finding
+
+DONE, FOUND, INCOMPLETE = 0, 1, 3
+_Row = TypeVar("_Row")
+_Source = TypeVar("_Source")
+#: Rows that a notebook shows.
+_SHOWN_ROWS = 20
+
+
+class Rows(Generic[_Row]):
+    """The rows of one question, read when they are needed.
+
+    DuckDB, polars, pandas, Ibis and Spark read it by the Arrow C stream protocol; iterating yields typed values.
+    Each reading asks the stores again, in constant memory; `to_arrow` reads once and keeps the table, and later
+    readings take it from there. `findings`, `status` and `is_complete` are those of the last reading that came to its
+    end; without one, `to_arrow` reads.
+    """
+
+    def __init__(self, kind: type[_Row], schema: pa.Schema, begin: Callable[[], Reading]) -> None:
+        self._kind, self.schema, self._begin = kind, schema, begin
+        self._table: pa.Table | None = None
+        self._ended: Reading | None = None
+        self._undecidable_count = 0
+        self._has_damage = False
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as record batches."""
+        if self._table is not None:
+            yield from self._table.to_batches()
+            return
+        reading, undecidable_count, has_damage = self._begin(), 0, False
+        for batch in reading:
+            if "state" in batch.schema.names:
+                undecidable_count += batch["state"].to_pylist().count(State.UNDECIDABLE)
+            elif self.schema.equals(FINDINGS):
+                has_damage |= not {*batch["severity"].to_pylist()} <= {Severity.NOTE}
+            yield batch.select(self.schema.names)
+        if isinstance(reading, VerdictReading):
+            undecidable_count = max(undecidable_count, reading.undecidable_count)
+        self._ended, self._undecidable_count, self._has_damage = reading, undecidable_count, has_damage
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as one table, and keep it."""
+        if self._table is None:
+            self._table = pa.Table.from_batches(list(self.batches()), self.schema)
+        return self._table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a capsule of the Arrow C stream interface."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches()).__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the columns as a capsule of the Arrow C data interface."""
+        return self.schema.__arrow_c_schema__()
+
+    def __iter__(self) -> Iterator[_Row]:
+        for batch in self.batches():
+            for values in batch.to_pylist():
+                yield row_of(self._kind, values)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is damaged, missing or contradictory in what was read."""
+        return self._at_its_end().findings
+
+    def findings_table(self) -> pa.Table:
+        """Return the findings as rows of FINDINGS."""
+        return findings_table(self.findings)
+
+    @property
+    def notes(self) -> list[str]:
+        """How the stores were read, in sentences."""
+        return list(dict.fromkeys(note.text for note in self._at_its_end().notes))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that bears on the answer was read and is sound, and no transaction is UNDECIDABLE."""
+        errors = [one for one in self._at_its_end().findings if one.is_error]
+        return not errors and not self._undecidable_count
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command that asks the same: 3 if not complete, 1 if verify found damage, else 0."""
+        if not self.is_complete:
+            return INCOMPLETE
+        return FOUND if self._has_damage else DONE
+
+    def _at_its_end(self) -> Reading:
+        if self._ended is None:
+            self.to_arrow()
+        assert self._ended is not None
+        return self._ended
+
+    def __repr__(self) -> str:
+        known = "not read" if self._table is None else f"{self._table.num_rows} rows"
+        return f"<rmqtx rows of {self._kind.__name__}: {known}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows for a notebook; all text is escaped."""
+        table = self.to_arrow()
+        names = [name for name in table.schema.names if table.num_rows == 0 or table[name].null_count < table.num_rows]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{_cell(values[name])}</td>" for name in names) + "</tr>"
+            for values in table.slice(0, _SHOWN_ROWS).to_pylist()
+        )
+        more = f"<p>{table.num_rows} rows, {min(table.num_rows, _SHOWN_ROWS)} shown; status {self.status}</p>"
+        return f"<table><tr>{head}</tr>{rows}</table>{more}"
+
+
+def _cell(value: Any) -> str:
+    """A value as HTML; control characters are shown as escapes."""
+    if value is None:
+        return ""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return html.escape(shown)
+
+
+def chained(schema: pa.Schema, sources: Iterable[_Source], read: Callable[[_Source], Reading]) -> Reading:
+    """Return one reading of several sources, one after another."""
+    answer = Reading(schema, ())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            one = read(source)
+            yield from one
+            answer.add_account_of(one)
+
+    answer.batches = batches()
+    return answer

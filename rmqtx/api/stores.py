@@ -1,0 +1,212 @@
+"""Stores in files: `rmqtx.open`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+
+import pyarrow as pa
+
+from rmqtx.api.results import Rows, chained
+from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, TraceLine, Transaction
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
+from rmqtx.readers.model.units import parse_time_ms
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.storage.places import identity_of
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_all
+from rmqtx.readers.traces.trace_scan import scan_traces
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.causes import diagnosing
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.verify import verify
+from rmqtx.verdicts.verify.copies import with_copy_findings
+
+Paths = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What is given beside the paths. Shape: `conf`: the configuration of the broker; None if it is not given."""
+
+    conf: Mapping[str, str] | None = None
+    broker_version: str | None = None
+    commit_log: tuple[str, ...] = ()
+
+
+def opened_stores(
+    paths: Sequence[Paths], settings: StoreSettings
+) -> tuple[list[Store], Callable[[Store], BrokerSettings]]:
+    """Return the stores at paths, URIs and patterns, each once, and a function that returns the settings of each.
+
+    Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `commit_log` with several.
+    """
+    places = expand(paths)
+    if settings.commit_log and len(places) > 1:
+        raise BadRequest("--commitlog is for one store, and several are given")
+    distinct = {identity_of(place): place for place in places}
+    stores = open_all(list(distinct.values()), settings.commit_log)
+    found: dict[str, BrokerSettings] = {}
+
+    def settings_of(store: Store) -> BrokerSettings:
+        if store.root not in found:
+            found[store.root] = broker_settings(store, conf=settings.conf, version=settings.broker_version)
+        return found[store.root]
+
+    return stores, settings_of
+
+
+class Stores:
+    """Stores in files. Each question reads the files as they are when its rows are read.
+
+    Made by `rmqtx.open`.
+    """
+
+    def __init__(self, paths: Sequence[Paths], settings: StoreSettings) -> None:
+        self._paths, self._settings = paths, settings
+        self.names = tuple(store.root for store in self._open()[0])
+
+    def _open(self) -> tuple[list[Store], Callable[[Store], BrokerSettings]]:
+        return opened_stores(self._paths, self._settings)
+
+    def pending(self, *, at: str | None = None, scan: bool = False) -> Rows[Transaction]:
+        """The transactions that the check will still reach, as `rmqtx pending --all-open`.
+
+        `at`: as of this time, ISO 8601 with a zone or epoch milliseconds. `scan`: read the whole logs.
+        """
+        at_ms = _time_ms(at)
+
+        def begin() -> Reading:
+            return pending(*self._open(), at_ms=at_ms, scan=scan)
+
+        return Rows(Transaction, TRANSACTIONS, begin)
+
+    def audit(
+        self, *, at: str | None = None, processes: int | None = None, columns: Sequence[str] | None = None
+    ) -> Rows[Transaction]:
+        """The verdict on every transaction, as `rmqtx audit`; the logs are read once for each reading of the rows.
+
+        `processes`: of this machine. `columns`: only these, for `batches` and Arrow; typed values need all.
+        """
+        at_ms = _time_ms(at)
+        needed = TRANSACTIONS.names if columns is None else list(columns)
+        schema = pa.schema([TRANSACTIONS.field(name) for name in needed])
+
+        def begin() -> Reading:
+            return audit(*self._open(), at_ms=at_ms, processes=processes, columns=needed)
+
+        return Rows(Transaction, schema, begin)
+
+    def show(self, identity: str, *, at: str | None = None, scan: bool = False) -> Rows[Transaction]:
+        """One transaction by id, short id, message id or key, as `rmqtx show`.
+
+        Raises: NoSuchTransaction, EvidenceMissing, when the rows are read.
+        """
+        at_ms = _time_ms(at)
+
+        def begin() -> Reading:
+            return show(*self._open(), identity, at_ms=at_ms, scan=scan, short=True, places=True)
+
+        return Rows(Transaction, TRANSACTIONS, begin)
+
+    def lookup(self, ids: Iterable[str]) -> Rows[Transaction]:
+        """Some transactions by id."""
+        wanted = list(ids)
+
+        def begin() -> Reading:
+            return lookup(*self._open(), wanted)
+
+        return Rows(Transaction, TRANSACTIONS, begin)
+
+    def records(
+        self, *, body: bool = False, from_offset: int | None = None, to_offset: int | None = None
+    ) -> Rows[Record]:
+        """The records of the commit logs, as `rmqtx decode commitlog`. `body`: with their bodies."""
+        names = [name for name in RECORDS.names if body or name != "body"]
+
+        def one(store: Store) -> Reading:
+            return scan_records(store, columns=names, from_offset=from_offset, to_offset=to_offset, with_body=body)
+
+        return Rows(Record, RECORDS, lambda: self._of_each(RECORDS, one))
+
+    def halves(self) -> Rows[Half]:
+        """Every half copy, as `rmqtx decode half`."""
+        return Rows(Half, HALVES, lambda: self._of_each(HALVES, scan_halves))
+
+    def ops(self) -> Rows[Op]:
+        """Every op message, as `rmqtx decode op`."""
+        return Rows(Op, OPS, lambda: self._of_each(OPS, scan_ops))
+
+    def trace(self) -> Rows[TraceLine]:
+        """The message traces of producers, as `rmqtx decode trace`."""
+        return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, scan_traces))
+
+    def verify(self, *, level: str = verify.DEFAULT) -> Rows[Finding]:
+        """Damage and contradictions, as `rmqtx verify`. `level`: quick, default or full."""
+        given = self._settings
+
+        def begin() -> Reading:
+            stores, _ = self._open()
+            job = verify.Verify(level, given.broker_version, tuple(sorted((given.conf or {}).items())))
+            reading = run_job(job, plan_splits(stores))
+            reading.batches = with_copy_findings(
+                iter(reading.batches), stores, job.settings_of, is_partial=level == verify.QUICK,
+                say=lambda text: reading.notes.append(Note(NoteKind.WHY, text)),
+            )
+            return reading
+
+        return Rows(Finding, FINDINGS, begin)
+
+    def diagnose(self) -> Rows[Diagnosis]:
+        """The causes of unusual transactions, as `rmqtx diagnose`."""
+
+        def begin() -> Reading:
+            reading = audit(*self._open(), columns=NEEDED_COLUMNS)
+            answer = VerdictReading(diagnosing.DIAGNOSES, _diagnosed(reading))
+            answer.findings, answer.notes = reading.findings, reading.notes
+            return answer
+
+        return Rows(Diagnosis, diagnosing.DIAGNOSES, begin)
+
+    def _of_each(self, schema: pa.Schema, read: Callable[[Store], Reading]) -> Reading:
+        return chained(schema, self._open()[0], read)
+
+    def __repr__(self) -> str:
+        return f"<rmqtx stores {', '.join(self.names)}>"
+
+
+def _diagnosed(reading: VerdictReading) -> Iterator[pa.RecordBatch]:
+    found = diagnosing.Diagnosis(reading.evidence)
+    for batch in reading:
+        found.add(batch)
+    yield from found.table().to_batches()
+
+
+def _time_ms(text: str | None) -> int | None:
+    return None if text is None else parse_time_ms(text)
+
+
+def open_stores(
+    *paths: Paths, broker_conf: Paths | None = None, broker_version: str | None = None, commit_log: Sequence[Paths] = ()
+) -> Stores:
+    """Open stores in files: directories, URIs of object stores, or patterns.
+
+    `broker_conf`: the configuration file of their broker. `broker_version`: the release that reads them next.
+    `commit_log`: the directories of a log that is not below the store.
+    Raises: NotAStore, UnreadableFile, BadRequest.
+    """
+    if not paths:
+        raise BadRequest("no store is given", advice="rmqtx.open('/path/of/store')")
+    conf = None if broker_conf is None else read_broker_conf(Path(fspath(broker_conf)))
+    return Stores(paths, StoreSettings(conf, broker_version, tuple(fspath(place) for place in commit_log)))

@@ -1,0 +1,1 @@
+"""`import rmqtx` as a user of the library sees it."""
