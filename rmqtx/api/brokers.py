@@ -99,7 +99,7 @@ def connect(
     """
     addresses = several(namesrv or "")
     if not addresses and not broker:
-        raise BadRequest("no live broker is given", advice="rmqtx.connect('HOST:PORT'), the address of a name server")
+        raise BadRequest("the address is missing", advice="rmqtx.connect('HOST:PORT'), of a name server")
     client = Client(settings or RemotingSettings())
     try:
         name_servers = NameServers(client, addresses) if addresses else None

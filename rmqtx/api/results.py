@@ -31,8 +31,8 @@ class Rows(Generic[_Row]):
 
     DuckDB, polars, pandas, Ibis and Spark read it by the Arrow C stream protocol; iterating yields typed values.
     Each reading asks the stores again, in constant memory; `to_arrow` reads once and keeps the table, and later
-    readings take it from there. `findings`, `status` and `is_complete` are those of the last reading that came to its
-    end; without one, `to_arrow` reads.
+    readings take it from there. `findings`, `status` and `is_complete` belong to the last reading of all rows; without
+    one, `to_arrow` reads.
     """
 
     def __init__(self, kind: type[_Row], schema: pa.Schema, begin: Callable[[], Reading]) -> None:
@@ -93,7 +93,7 @@ class Rows(Generic[_Row]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that bears on the answer was read and is sound, and no transaction is UNDECIDABLE."""
+        """Whether all evidence was read and is sound, and each transaction has a certain state."""
         errors = [one for one in self._at_its_end().findings if one.is_error]
         return not errors and not self._undecidable_count
 

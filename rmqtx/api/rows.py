@@ -1,4 +1,7 @@
-"""Rows of tables as typed values, one class for each table. docs/tables.md describes the columns; unknown is None."""
+"""Rows of tables as typed values, one class for each table.
+
+docs/tables.md describes the columns; what is unknown has the value None.
+"""
 
 from __future__ import annotations
 

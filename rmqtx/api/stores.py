@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from os import PathLike, fspath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import fspath
 from pathlib import Path
 
 import pyarrow as pa
 
+from rmqtx.api.opening import Paths, StoreSettings, opened_stores
 from rmqtx.api.results import Rows, chained
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, TraceLine, Transaction
 from rmqtx.readers.jobs.job_runner import run_job
@@ -19,11 +19,9 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Note, NoteKind, Reading
 from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
 from rmqtx.readers.model.units import parse_time_ms
-from rmqtx.readers.storage.file_systems import expand
-from rmqtx.readers.storage.places import identity_of
 from rmqtx.readers.store.broker_conf import read_broker_conf
-from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.store import Store, open_all
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import Store
 from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup, pending, show
@@ -32,39 +30,6 @@ from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify import verify
 from rmqtx.verdicts.verify.copies import with_copy_findings
-
-Paths = str | PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """What is given beside the paths. Shape: `conf`: the configuration of the broker; None if it is not given."""
-
-    conf: Mapping[str, str] | None = None
-    broker_version: str | None = None
-    commit_log: tuple[str, ...] = ()
-
-
-def opened_stores(
-    paths: Sequence[Paths], settings: StoreSettings
-) -> tuple[list[Store], Callable[[Store], BrokerSettings]]:
-    """Return the stores at paths, URIs and patterns, each once, and a function that returns the settings of each.
-
-    Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `commit_log` with several.
-    """
-    places = expand(paths)
-    if settings.commit_log and len(places) > 1:
-        raise BadRequest("--commitlog is for one store, and several are given")
-    distinct = {identity_of(place): place for place in places}
-    stores = open_all(list(distinct.values()), settings.commit_log)
-    found: dict[str, BrokerSettings] = {}
-
-    def settings_of(store: Store) -> BrokerSettings:
-        if store.root not in found:
-            found[store.root] = broker_settings(store, conf=settings.conf, version=settings.broker_version)
-        return found[store.root]
-
-    return stores, settings_of
 
 
 class Stores:
@@ -198,15 +163,16 @@ def _time_ms(text: str | None) -> int | None:
 
 
 def open_stores(
-    *paths: Paths, broker_conf: Paths | None = None, broker_version: str | None = None, commit_log: Sequence[Paths] = ()
+    *paths: Paths, broker_conf: Paths | None = None, broker_version: str | None = None, commit_log: Sequence[Paths] = (),
+    trace_topic: str | None = None,
 ) -> Stores:
     """Open stores in files: directories, URIs of object stores, or patterns.
 
     `broker_conf`: the configuration file of their broker. `broker_version`: the release that reads them next.
-    `commit_log`: the directories of a log that is not below the store.
+    `commit_log`: the directories of a log that is not below the store. `trace_topic`: of the message traces.
     Raises: NotAStore, UnreadableFile, BadRequest.
     """
     if not paths:
-        raise BadRequest("no store is given", advice="rmqtx.open('/path/of/store')")
+        raise BadRequest("a store is missing", advice="rmqtx.open('/path/of/store')")
     conf = None if broker_conf is None else read_broker_conf(Path(fspath(broker_conf)))
-    return Stores(paths, StoreSettings(conf, broker_version, tuple(fspath(place) for place in commit_log)))
+    return Stores(paths, StoreSettings(conf, broker_version, tuple(fspath(place) for place in commit_log), trace_topic))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.words import say
@@ -42,28 +41,14 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
     Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `--commitlog` with several.
     """
-    from rmqtx.readers.storage.file_systems import expand
-    from rmqtx.readers.storage.places import identity_of
+    from rmqtx.api.opening import StoreSettings, opened_stores
     from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx.readers.store.broker_settings import broker_settings
-    from rmqtx.readers.store.store import open_all
+
     files = files or StoreOptions()
-    directories = tuple(files.commit_log or ())
-    places = expand(paths)
-    if directories and len(places) > 1:
-        raise BadRequest("--commitlog is for one store, and several are given")
-    distinct = {identity_of(place): place for place in places}
-    stores = open_all(list(distinct.values()), directories)
-    if isinstance(files, TracedStoreOptions) and files.trace_topic is not None:
-        stores = [replace(store, trace_topic=files.trace_topic) for store in stores]
+    trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
-    found: dict[str, BrokerSettings] = {}
-
-    def settings_of(store: Store) -> BrokerSettings:
-        if store.root not in found:
-            found[store.root] = broker_settings(store, conf=conf, version=files.broker_version)
-        return found[store.root]
-
+    settings = StoreSettings(conf, files.broker_version, tuple(files.commit_log or ()), trace_topic)
+    stores, settings_of = opened_stores(paths, settings)
     return Opened(stores, settings_of)
 
 

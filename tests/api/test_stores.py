@@ -43,7 +43,8 @@ def of_command(command: Run, file: Path, *words: object) -> list[dict[str, Any]]
     ("question", "words"),
     [
         ("pending", ("pending", "--all-open")), ("audit", ("audit",)), ("halves", ("decode", "half")),
-        ("ops", ("decode", "op")), ("trace", ("decode", "trace")), ("verify", ("verify",)), ("diagnose", ("diagnose",)),
+        ("ops", ("decode", "op")), ("trace", ("decode", "trace")), ("verify", ("verify",)),
+        ("diagnose", ("diagnose",)),
     ],
 )
 def test_the_rows_are_those_of_the_command(
@@ -82,8 +83,8 @@ def test_each_consumer_of_arrow_reads_the_same_rows(stores: rmqtx.Stores) -> Non
 @pytest.mark.parametrize(
     ("kind", "schema"),
     [
-        (rows.Record, tables.RECORDS), (rows.Half, tables.HALVES), (rows.Op, tables.OPS), (rows.Finding, tables.FINDINGS),
-        (rows.TraceLine, tables.TRACES), (rows.Diagnosis, DIAGNOSES),
+        (rows.Record, tables.RECORDS), (rows.Half, tables.HALVES), (rows.Op, tables.OPS),
+        (rows.Finding, tables.FINDINGS), (rows.TraceLine, tables.TRACES), (rows.Diagnosis, DIAGNOSES),
     ],
 )
 def test_a_class_has_the_columns_of_its_table(kind: Any, schema: pa.Schema) -> None:
@@ -150,4 +151,4 @@ def test_importing_it_loads_no_arrow_and_each_name_is_there() -> None:
     assert all(getattr(rmqtx, name) is not None for name in rmqtx.__all__)
     assert sorted(dir(rmqtx)) == sorted(rmqtx.__all__)
     with pytest.raises(AttributeError):
-        rmqtx.nothing_of_this_name
+        assert rmqtx.nothing_of_this_name
