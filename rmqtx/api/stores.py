@@ -115,7 +115,7 @@ class Stores:
 
     def trace(self) -> Rows[TraceLine]:
         """The message traces of producers, as `rmqtx decode trace`."""
-        return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, scan_traces))
+        return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, lambda store: scan_traces(store, store.trace_topic)))
 
     def verify(self, *, level: str = verify.DEFAULT) -> Rows[Finding]:
         """Damage and contradictions, as `rmqtx verify`. `level`: quick, default or full."""
@@ -163,8 +163,8 @@ def _time_ms(text: str | None) -> int | None:
 
 
 def open_stores(
-    *paths: Paths, broker_conf: Paths | None = None, broker_version: str | None = None, commit_log: Sequence[Paths] = (),
-    trace_topic: str | None = None,
+    *paths: Paths, broker_conf: Paths | None = None, broker_version: str | None = None,
+    commit_log: Sequence[Paths] = (), trace_topic: str | None = None,
 ) -> Stores:
     """Open stores in files: directories, URIs of object stores, or patterns.
 

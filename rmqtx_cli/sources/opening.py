@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.words import say

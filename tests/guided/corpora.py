@@ -104,7 +104,7 @@ def _credentials() -> Iterator[bytes]:
 
 def _undo() -> Iterator[bytes]:
     print_ = [{"path": "commitlog/0", "size_bytes": 1, "modified_ns": 1}]
-    head = {
+    head: dict[str, object] = {
         "undo_id": "0123456789abcdef", "root": "/store", "first_record": None, "about": [], "made_by": "rmqtx",
         "who": "a", "made_time_ms": 1, "receipts": [], "has_new_lock": False,
     }  # fmt: skip

@@ -135,7 +135,8 @@ def fastjson(data: bytes) -> None:
 def frames(data: bytes) -> None:
     """Frames: received byte by byte they are those received at once, and one written again is read as the same."""
     def received(parts: list[bytes]) -> tuple[list[object], str]:
-        reader, found = FrameReader(), []
+        reader = FrameReader()
+        found: list[object] = []
         try:
             for part in parts:
                 found += reader.feed(part)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.guided import corpora, targets
+from rmqtx.readers.log.op_bodies import parse_op_bodies
+from tests.guided import corpora
 from tests.guided.targets import TARGETS
 
 
@@ -22,12 +23,10 @@ def test_no_kept_input_makes_a_target_fail(target: str) -> None:
 
 
 def test_a_target_finds_a_decoder_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = targets.parse_op_bodies
-
     def wrong(bodies: Any, intact: Any) -> Any:
-        numbers, forms = read(bodies, intact)
+        numbers, forms = parse_op_bodies(bodies, intact)
         return numbers, forms.slice(0, max(0, len(forms) - 1))
 
-    monkeypatch.setattr(targets, "parse_op_bodies", wrong)
+    monkeypatch.setattr("tests.guided.targets.parse_op_bodies", wrong)
     with pytest.raises((AssertionError, ValueError)):
         TARGETS["op-bodies"](b"1,2,\n3")

@@ -124,7 +124,8 @@ class OfflineActs(RuleBasedStateMachine):
 
     def _audited(self) -> list[dict[str, Any]]:
         reading = audit([open_store(self.root)], lambda store: broker_settings(store, conf=CONF, version=self.version))
-        return reading.table().to_pylist()
+        rows: list[dict[str, Any]] = reading.table().to_pylist()
+        return rows
 
     @invariant()
     def every_transaction_is_there(self) -> None:

@@ -18,7 +18,7 @@ _STEPS = 8
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_machine(machine: type[RuleBasedStateMachine]) -> None:
     steps = int(os.environ.get("RMQTX_MACHINE_STEPS", _STEPS))
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=max(1, steps // 20), stateful_step_count=min(steps, 20), deadline=None, database=None,

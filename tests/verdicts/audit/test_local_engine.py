@@ -15,6 +15,7 @@ from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit import local_audit
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.judging import Judging
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
@@ -178,7 +179,7 @@ def test_a_mark_in_two_partitions_counts_once_where_they_are_tied(tmp_path: Path
     spool = Spool(2, tmp_path)
     spool.add("marks", [marks, marks.slice(0, 1)], np.array([0, 0, 1]), "one")
     found = {
-        numbers: local_audit._Verdict(spool, numbers, {}).witnesses().marks["half_queue_offset"].to_pylist()
+        numbers: local_audit._Verdict(spool, numbers, Judging({}, ())).witnesses().marks["half_queue_offset"].to_pylist()
         for numbers in ((0,), (1,), (0, 1))
     }
     assert found == {(0,): [5, 4], (1,): [5], (0, 1): [5, 4]}
