@@ -178,8 +178,9 @@ def test_a_mark_in_two_partitions_counts_once_where_they_are_tied(tmp_path: Path
     marks = pa.RecordBatch.from_pylist([{**row, "half_queue_offset": number} for number in (5, 4)], MARKS)
     spool = Spool(2, tmp_path)
     spool.add("marks", [marks, marks.slice(0, 1)], np.array([0, 0, 1]), "one")
+    judging = Judging({}, ())
     found = {
-        numbers: local_audit._Verdict(spool, numbers, Judging({}, ())).witnesses().marks["half_queue_offset"].to_pylist()
+        numbers: local_audit._Verdict(spool, numbers, judging).witnesses().marks["half_queue_offset"].to_pylist()
         for numbers in ((0,), (1,), (0, 1))
     }
     assert found == {(0,): [5, 4], (1,): [5], (0, 1): [5, 4]}
