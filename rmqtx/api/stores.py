@@ -115,7 +115,11 @@ class Stores:
 
     def trace(self) -> Rows[TraceLine]:
         """The message traces of producers, as `rmqtx decode trace`."""
-        return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, lambda store: scan_traces(store, store.trace_topic)))
+
+        def one(store: Store) -> Reading:
+            return scan_traces(store, store.trace_topic)
+
+        return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, one))
 
     def verify(self, *, level: str = verify.DEFAULT) -> Rows[Finding]:
         """Damage and contradictions, as `rmqtx verify`. `level`: quick, default or full."""
