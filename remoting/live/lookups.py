@@ -210,17 +210,11 @@ def _reading(
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
-    parts = [source.witnesses(named) for source in sources]
-    witnesses = Witnesses(
-        *(
-            pa.concat_tables([getattr(part, kind) for part in parts])
-            for kind in ("halves", "marks", "finals", "discards", "offset_marks")
-        )
-    )
+    witnesses = Witnesses.joined([source.witnesses(named) for source in sources])
     for fact, source in zip(known, sources, strict=True) if with_check else ():
         fact.check_stops[:] = live_stops(fact, source)
         fact.future = predict_from_live(fact, source)
-    del parts, named  # so that many transactions take the memory of their rows only once
+    del named  # so that many transactions take the memory of their rows only once
     schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
     judging = Judging(
         {fact.root: fact.view() for fact in known}, tuple(schema.names),

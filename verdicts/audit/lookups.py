@@ -77,9 +77,7 @@ def pending(
     is_scan = scan or at_ms is not None
     facts = {} if is_scan else begin(stores, settings_of, with_records=True)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
-    table = None if is_scan else _by_derived_files(reading, facts, _open_ones)
-    if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
-        table = None
+    table = None if is_scan else _by_derived_files(reading, facts, _open_ones, _OPEN_BYTES_MAX)
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
@@ -108,7 +106,7 @@ def open_transactions(
         wrong = future_findings(store, facts[store.root].predicted)
         findings += [one for one in wrong if one.code not in _OF_START]
     reading = VerdictReading(_judged_schema(with_causes=False), [])
-    table = _by_derived_files(reading, facts, _open_ones)
+    table = _by_derived_files(reading, facts, _open_ones, None)
     if table is not None:
         return open_rows(table)
     if scanned_bytes_max is not None and sum(log_bytes(store.commit_log) for store in stores) > scanned_bytes_max:
@@ -170,12 +168,7 @@ def show(
     if search is not None and not is_scan and (why := search.why_scanned):
         reading.notes.append(_scanned_for(why))
         is_scan = True
-    table = None if is_scan else _by_derived_files(reading, facts, by_name)
-    if table is not None and _depends_on_assumed_check_max(table, facts):
-        reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
-        table = None
-    if table is not None and _is_damaged_after(table, reading, facts, _SHOWN_BYTES_MAX):
-        table = None
+    table = None if is_scan else _by_derived_files(reading, facts, by_name, _SHOWN_BYTES_MAX, has_lost=True)
     shortened: list[pa.Table] = []
     similar: dict[str, None] = {}
     if table is not None:
@@ -234,9 +227,7 @@ def lookup(
     def chosen(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.is_in(rows["transaction_id"], wanted))
 
-    table = None if scan else _by_derived_files(reading, facts, by_name)
-    if table is not None and _is_damaged_after(table, reading, facts, _SHOWN_BYTES_MAX):
-        table = None
+    table = None if scan else _by_derived_files(reading, facts, by_name, _SHOWN_BYTES_MAX)
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:
@@ -363,9 +354,13 @@ def _require_sound_entries(fact: StoreFacts, sound_end: int) -> None:
 
 
 def _by_derived_files(
-    reading: VerdictReading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
+    reading: VerdictReading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named],
+    bytes_max: int | None, *, has_lost: bool = False,
 ) -> pa.Table | None:
-    """Return verdicts by the derived files of all stores; None, with a note, if they cannot be trusted."""
+    """Return verdicts by the derived files of all stores; None, with a note, if they cannot be trusted.
+
+    `bytes_max`: of the log that is read to find damage; None: it was read. `has_lost`: LOST rows are asked for too.
+    """
     found: list[Witnesses] = []
     try:
         found.append(_witnesses_of(facts, name))
@@ -381,7 +376,11 @@ def _by_derived_files(
     judging = Judging(views_of(facts), tuple(reading.schema.names))
     _return_memory()
     # Nothing else holds the witnesses: their memory is free once they are grouped.
-    return judging.judged(found.pop())
+    rows = judging.judged(found.pop())
+    if has_lost and _depends_on_assumed_check_max(rows, facts):
+        reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
+        return None
+    return None if bytes_max is not None and _is_damaged_after(rows, reading, facts, bytes_max) else rows
 
 
 def _cursor_findings(fact: StoreFacts) -> list[Finding]:
@@ -401,13 +400,7 @@ def _witnesses_of(facts: dict[str, StoreFacts], name: Callable[[list[DerivedFile
     with ExitStack() as stack:
         files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
         named = name(files)
-        parts = [part.witnesses(named) for part in files]
-    return Witnesses(
-        *(
-            pa.concat_tables([getattr(part, kind) for part in parts])
-            for kind in ("halves", "marks", "finals", "discards", "offset_marks")
-        )
-    )
+        return Witnesses.joined([part.witnesses(named) for part in files])
 
 
 def _scanned(

@@ -31,7 +31,7 @@ from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
 from rmqtx.verdicts.model.trace_evidence import trace_evidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
-from rmqtx.verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.evidence.store_conclusion import Conclusion
@@ -62,8 +62,7 @@ class Judging:
 
     def judged(self, witnesses: Witnesses) -> pa.Table:
         """Return the verdict on each transaction, with its dates, and with the columns that its causes need."""
-        needed = {*self.columns, *(NEEDED_COLUMNS if self._has_causes else ())}
-        return judge(witnesses, self.views, needed) if self.views else chosen_schema(needed).empty_table()
+        return judge(witnesses, self.views, {*self.columns, *(NEEDED_COLUMNS if self._has_causes else ())})
 
     def with_causes(self, rows: pa.Table) -> pa.Table:
         """Return judged rows with their causes, in the columns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
@@ -42,3 +42,8 @@ class Witnesses:
             pa.Table.from_batches(discards, JUDGED_HALVES),
             pa.Table.from_batches(list(offset_marks), OFFSET_MARKS),
         )
+
+    @staticmethod
+    def joined(parts: Sequence[Witnesses]) -> Witnesses:
+        """Make one of the witnesses of several stores."""
+        return Witnesses(*(pa.concat_tables([getattr(part, one.name) for part in parts]) for one in fields(Witnesses)))

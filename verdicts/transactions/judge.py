@@ -136,14 +136,9 @@ class _Rows:
         return chosen_codes(self.judged)
 
     @cached_property
-    def topic(self) -> pa.Array:
-        """The real topics, as records have them."""
-        return self.judged.chains.real_topics
-
-    @cached_property
     def has_lost_topic(self) -> pa.Array:
         """Which transactions have no real topic: a diverted half message loses it."""
-        return pc.is_in(self.topic, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC]))
+        return pc.is_in(self.judged.chains.real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC]))
 
 
 def _queue_ids(rows: _Rows) -> pa.Array:
@@ -168,7 +163,9 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.futures),
     "advice": lambda rows: _advice(rows.judged, rows.futures, rows.flags["masked"]),
     "producer_group": lambda rows: rows.judged.chains.first_of("producer_group"),
-    "topic": lambda rows: pc.if_else(rows.has_lost_topic, pa.scalar(None, pa.string()), rows.topic),
+    "topic": lambda rows: pc.if_else(
+        rows.has_lost_topic, pa.scalar(None, pa.string()), rows.judged.chains.real_topics
+    ),
     "queue_id": _queue_ids,
     "keys": lambda rows: rows.judged.chains.first_of("keys"),
     "born_time_ms": lambda rows: rows.judged.chains.born_time_ms,
