@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +18,15 @@ from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version
 from rmqtx.readers.model.units import time_text
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer, settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, TRACE_TOPIC
-from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.lookups import lookup
 from rmqtx.remoting.live.messages import messages_with_id
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.producer.producer import our_client_id
 from rmqtx.remoting.protocol.answers import Answer, BrokerAddresses
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
-from rmqtx.remoting.protocol.errors import Refused, Unreachable
+from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.claims import Claims, claimed
 from rmqtx.repairs.acts.copies_to_send import ORIGIN
@@ -41,7 +41,6 @@ from rmqtx.repairs.acts.situation import (
 )
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.store_evidence import rows_by_id
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
@@ -83,6 +82,7 @@ class LiveMedium:
         self._facts: dict[str, _Facts] = {}
         self._claims: dict[str, Claims] = {}
         self._live: list[LiveStore] = []
+        self._traces = [LiveTraces(broker, TRACE_TOPIC) for broker in brokers]
         self._unread: dict[str, tuple[str, ...]] = {}
         self._client_id = our_client_id()
         self._watches: dict[str, GroupWatch] = {}
@@ -161,12 +161,8 @@ class LiveMedium:
 
     def _traced_rollback(self, row: Transaction) -> str | None:
         """The rollback in its producer's message trace, which may be at any of the brokers."""
-        key, lines = (TRACE_TOPIC, row.transaction_id), []
-        for root, broker in self._brokers.items():
-            with suppress(Refused):  # access control: no right to read the trace topic
-                found = rows_by_id(blocks_of(queries(broker, [key], Pace()), root, []), root, [row.transaction_id])
-                lines += found.get(row.transaction_id, [])
-        return traced_rollback(lines)
+        name = row.transaction_id
+        return traced_rollback(line for traces in self._traces for line in traces.rows([name]).get(name, ()))
 
     def _read(self, root: str, commit_log_offset: int) -> NamedRecord | None:
         raw = self._brokers[root].view(commit_log_offset)

@@ -31,7 +31,7 @@ from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
 from rmqtx.repairs.receipts.receipts import SEND, Receipt
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.model.store_evidence import trace_evidence
+from rmqtx.verdicts.model.trace_evidence import trace_evidence
 from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
 
