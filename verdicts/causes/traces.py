@@ -131,6 +131,7 @@ def _otherwise(found: Evidence) -> Support:
 
 
 _CLIENT = "client/impl/producer/DefaultMQProducerImpl.java; seen on 5.3.3"
+_END = "broker/processor/EndTransactionProcessor.java; from the sources"
 _SHOW = "rmqtx show ID --store STORE: what it decided, and when"
 
 CAUSES = (
@@ -151,7 +152,7 @@ CAUSES = (
         "answered-late", "its producer decided only after the broker had discarded it",
         affected=(Change(
             "a transaction is discarded after transactionCheckMax checks; a later decision is accepted, if it arrives",
-            _CLIENT, since=HALF_TOPIC_DESIGN.since,
+            _END, since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_late, shows_in=(TRACE,),
         consequence="an operator may already have settled it by hand from the discard topic; consumers receive a "
@@ -163,7 +164,7 @@ CAUSES = (
     Cause(
         "answered-otherwise", "the broker recorded another outcome than its producer decided, by its trace",
         affected=(Change(
-            "any client can decide a transaction: the broker does not compare it with the one that sent it", _CLIENT,
+            "any client can decide a transaction: the broker does not compare it with the one that sent it", _END,
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_otherwise, shows_in=(TRACE,),

@@ -54,7 +54,7 @@ NO_STORE = (
 #: Causes that a broker's log shows, and some of them a trace; stores have none. See test_broker_logs.py.
 FROM_LOGS = tuple(word for word, cause in CAUSES.items() if {BROKER_LOG} <= {*cause.shows_in} <= {BROKER_LOG, TRACE})
 #: Causes whose stores are not made yet.
-FROM_SOURCES = ("check-thread-ended", "proxy-forgot-producer")
+FROM_SOURCES = ("check-thread-ended", "proxy-forgot-producer", "answered-late", "answered-otherwise")
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = (
     "rocksdb-asks-again", "decided-only-at-checks", "acting-slave-gave-up", "topic-refused-by-slave",

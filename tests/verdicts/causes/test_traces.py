@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,6 +95,41 @@ def test_a_line_that_cannot_be_read_is_a_finding_of_the_audit(tmp_path: Path) ->
     assert [(one.code, one.commit_log_offset) for one in findings] == [("trace-unreadable", place)]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_forged_and_torn_traces_change_no_state_and_raise_nothing(seed: int, tmp_path: Path) -> None:
+    """Any client may write to the topic: lines of other producers, any time and text, bodies that are cut or mixed."""
+    chance = random.Random(seed)
+    forge, plain = Forge(tmp_path / "forged", segment_bytes=1 << 16), Forge(tmp_path / "plain", segment_bytes=1 << 16)
+    for one in (forge, plain):
+        discarded(one)
+        one.op(half := one.half("T1"))
+        one.half("T1", checks=1)
+        assert half
+    whole = "".join(
+        line(decision, identity, time_ms, is_answer=is_answer)
+        for decision in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW") for identity in (ID, "T1", "", "null")
+        for time_ms in (0, 1 << 61, forge.now_ms) for is_answer in (False, True)
+    )  # fmt: skip
+    for _ in range(20):
+        body = bytearray(whole.encode())
+        for _ in range(chance.randint(0, 40)):
+            body[chance.randrange(len(body))] = chance.choice(b"\x00\x01\x02\xff9-,\x80\xed")
+        begin = chance.randrange(len(body))
+        forge.append(Message(topic=TRACE_TOPIC, body=bytes(body[begin : begin + chance.randrange(3_000)])))
+    states = []
+    for one in (forge, plain):
+        store = open_store(one.write())
+        reading = audit([store], lambda store: broker_settings(store, version="5.3.3"))
+        rows = reading.table()
+        diagnosed_each(rows, reading.evidence)
+        places = [StoreTimelineSource(store, broker_settings(store))]
+        for row in rows.to_pylist():
+            timeline(row, places)
+        states.append(rows.select(["transaction_id", "state", "flags", "reason_code", "advice"]).to_pylist())
+        assert {finding.code for finding in reading.findings} <= {"trace-unreadable"}
+    assert states[0] == states[1]
+
+
 def test_a_store_without_the_topic_has_no_traces(tmp_path: Path) -> None:
     forge = Forge(tmp_path / "store")
     discarded(forge)
@@ -113,6 +149,7 @@ class Lines:
     lines: list[Row]
     root: str = "s"
     topic: str = TRACE_TOPIC
+    exist: bool = True
     until_offset: None = None
     findings: list[Finding] = field(default_factory=list)
 
