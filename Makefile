@@ -199,6 +199,10 @@ wire: compiled ## play SEEDS (1000) courses of acts on simulated brokers from SE
 histories: $(INSTALLED) ## play histories on the brokers' own classes, and compare: HISTORIES (100) of each of RELEASES from SEED on; KEEP is a directory for those that differ
 	@$(BIN)/python -m tests.histories --histories $${HISTORIES:-100} --seed $${SEED:-0} $${RELEASES:+--releases $${RELEASES}} $${KEEP:+--keep $${KEEP}}
 
+.PHONY: traces
+traces: $(INSTALLED) ## let producers with message trace lose decisions to a proxy, and compare: COUNT (75) transactions of each release from SEED on; the table of docs/formats/traces.md
+	@$(BIN)/python -m tests.brokers.traced --count $${COUNT:-75} --seed $${SEED:-36} --page
+
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}

@@ -18,6 +18,7 @@ NAME_SERVERS = {"3.1.4": "3.2.6", "5.3.0": "5.3.3", "5.3.2": "5.3.3"}
 SCENARIO = Path(__file__).with_name("Scenario.java")
 OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")
 GRPC_SCENARIO = Path(__file__).with_name("GrpcScenario.java")
+TRACE_SCENARIO = Path(__file__).with_name("TraceScenario.java")
 GRPC_VERSION = "5.0.8"
 LINES = Path(__file__).with_name("Lines.java")
 HALF_TOPIC_SINCE = (4, 3)
@@ -127,6 +128,11 @@ def grpc_classpath() -> str:
     """The compiled scenario of the gRPC client, followed by that client's jars."""
     found = jars(GRPC_VERSION, ("client-java",))
     return _compiled(found, f"{GRPC_VERSION}-client-java", GRPC_SCENARIO.stem, GRPC_SCENARIO.read_text())
+
+
+def trace_classpath(version: str) -> str:
+    """The compiled program whose producer writes message traces, followed by the version's jars."""
+    return _compiled(jars(version), f"{version}-trace", TRACE_SCENARIO.stem, TRACE_SCENARIO.read_text())
 
 
 def _compiled(found: str, directory: str, name: str, source: str) -> str:

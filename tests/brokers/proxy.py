@@ -136,9 +136,13 @@ class FaultProxy:
                     if fault is not None and fault.kind == "delay":
                         time.sleep(fault.delay_ms / 1000)
                     if not is_hanging and not (fault is not None and fault.kind == "drop"):
-                        sink.sendall(piece)
+                        sink.sendall(self.changed(direction, piece))
         _end(source)
         _end(sink)
+
+    def changed(self, direction: Direction, piece: bytes) -> bytes:
+        """What is passed on for a frame."""
+        return piece
 
     def _fault(self, direction: Direction, frame: Frame, codes: dict[int, int]) -> Fault | None:
         """The fault to apply to a frame, if any."""
