@@ -170,7 +170,7 @@ CAUSES = (
         rule=_otherwise, shows_in=(TRACE,),
         consequence="the application and the consumers disagree: what it committed was not delivered, or what it "
         "rolled back was",
-        act=f"{_SHOW}, and which act or application decided it: rmqtx receipts, the operators, other applications of the "
+        act=f"{_SHOW}, and which act or application decided it: rmqtx receipts, operators, other applications of the "
         f"group; {RECONCILE}",
         change="give each application a producer group of its own; decide by hand only what the application confirms",
         shown_by=(),
