@@ -296,9 +296,17 @@ def _not_over(situation: Situation) -> Found:
 
 
 def traced_rollback(situation: Situation, request: ActRequest) -> Found:
-    """Its producer's message trace has a rollback."""
-    word = situation.conditions.traced_rollback
-    if request.action != ActKind.REDELIVER or word is None or situation.is_sent_as_half:
+    """Its producer's message trace has a rollback, or may have one where it could not be read."""
+    word, unread = situation.conditions.traced_rollback, situation.conditions.traces_unread
+    if request.action != ActKind.REDELIVER or situation.is_sent_as_half:
+        return None
+    if word is None and unread:
+        return (
+            f"its producer may have decided to roll it back: message traces could not be read: {'; '.join(unread)}",
+            "make them readable; or look up its outcome in the application, and if it was done there, add --override "
+            "traced-rollback --reason TEXT",
+        )
+    if word is None:
         return None
     return (
         f"its producer decided to roll it back: {word}",

@@ -41,6 +41,7 @@ from rmqtx.repairs.acts.situation import (
 )
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
@@ -155,14 +156,10 @@ class LiveMedium:
             producers_unknown=others_now.unknown, rivals=rivals,
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
-            traced_rollback=self._traced_rollback(row) if row.state in _OVER else None,
         )  # fmt: skip
+        if row.state in _OVER:
+            conditions = with_traces(conditions, row.transaction_id, self._traces)
         return Situation(row, half, discard, half, conditions)
-
-    def _traced_rollback(self, row: Transaction) -> str | None:
-        """The rollback in its producer's message trace, which may be at any of the brokers."""
-        name = row.transaction_id
-        return traced_rollback(line for traces in self._traces for line in traces.rows([name]).get(name, ()))
 
     def _read(self, root: str, commit_log_offset: int) -> NamedRecord | None:
         raw = self._brokers[root].view(commit_log_offset)
@@ -324,11 +321,20 @@ class LiveMedium:
         return answer
 
 
-def traced_rollback(lines: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the last rollback among the lines of a transaction, in words; None without one, which shows nothing.
+def with_traces(conditions: ActConditions, transaction_id: str, traces: Iterable[Traces]) -> ActConditions:
+    """Return the conditions with the decision ROLLBACK in the traces of a transaction, and what could not be read."""
+    lines: list[Mapping[str, Any]] = []
+    unread: list[str] = []
+    for one in traces:
+        lines += one.rows([transaction_id]).get(transaction_id, [])
+        unread += [f"{finding.store}: {finding.actual}" for finding in one.findings if finding.is_error]
+    return replace(
+        conditions, traced_rollback=_traced_rollback(lines), traces_unread=tuple(dict.fromkeys(unread))
+    )
 
-    Shape: rows of TRACES.
-    """
+
+def _traced_rollback(lines: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the last rollback among rows of TRACES, in words; None without one, which shows nothing."""
     rollbacks = [line for line in lines if line["decision"] == "ROLLBACK"]
     if not rollbacks:
         return None

@@ -25,7 +25,7 @@ from rmqtx.repairs.acts.claims import claimed
 from rmqtx.repairs.acts.copies_to_send import CopyToSend, copy_to_send
 from rmqtx.repairs.acts.file_situations import file_situations
 from rmqtx.repairs.acts.group_watch import Others
-from rmqtx.repairs.acts.live_medium import LiveMedium, traced_rollback
+from rmqtx.repairs.acts.live_medium import LiveMedium, with_traces
 from rmqtx.repairs.acts.named_copies import ReadRecord, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
 from rmqtx.repairs.receipts.receipts import SEND, Receipt
@@ -137,10 +137,12 @@ class SendMedium(LiveMedium):
             rivals=tuple(sorted({name for one in claims for name in one.rivals.get(str(row.producer_group), ())})),
             rivals_unknown=next((one.why_unknown for one in claims if one.why_unknown is not None), None),
             unread=tuple(unread), sent_to=sent_to, unsendable=None if copy is not None else why,
-            traced_rollback=self._traced(row), is_there=there is not None,
+            is_there=there is not None,
             is_decidable_there=there is not None and self._can_decide(there),
             stopped_time_ms=None,
         )  # fmt: skip
+        in_files = [one for one in map(trace_evidence, self._stores) if one is not None]
+        conditions = with_traces(conditions, row.transaction_id, [*in_files, *self._traces])
         return Situation(row, record, None, record, conditions)
 
     def _unread_at(self, broker: Broker) -> Iterator[str]:
@@ -158,13 +160,6 @@ class SendMedium(LiveMedium):
             if record.topic in topics or not HALF_TOPIC_DESIGN.holds(self._facts_of(one.store).version):
                 return True
         return False
-
-    def _traced(self, row: Transaction) -> str | None:
-        lines = []
-        for store in self._stores:
-            if (evidence := trace_evidence(store)) is not None:
-                lines += evidence.rows([row.transaction_id]).get(row.transaction_id, [])
-        return traced_rollback(lines) or self._traced_rollback(row)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:  # noqa: ARG002
         """See `Medium`. A copy is sent of the record in the situation."""

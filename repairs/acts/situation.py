@@ -96,7 +96,8 @@ class ActConditions:
            half or op, whose next record gets no slot, or one that the check passes. `takes_halves`: the numbers of the
            half queue are those of the log, so a half message can be appended to the files. `stopped_time_ms`: when the
            broker stopped, where files were read. `traced_rollback`: the rollback in its producer's message
-           trace, in words; None where no trace has one, which shows nothing. `sent_to`: a copy is sent to there
+           trace, in words; None where no trace has one, which shows nothing; `traces_unread`: which traces could not
+           be read, and why. `sent_to`: a copy is sent to there
            instead of a decision; `unsendable`: why it cannot be sent. `is_there`: a broker that is asked has the
            transaction; `is_decidable_there`: and a half copy that it can commit.
     Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
@@ -122,6 +123,7 @@ class ActConditions:
     takes_halves: bool = True
     stopped_time_ms: int | None = None
     traced_rollback: str | None = None
+    traces_unread: tuple[str, ...] = ()
     sent_to: SentTo | None = None
     unsendable: str | None = None
     is_there: bool = False

@@ -95,7 +95,10 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
             for state in ("ROLLED_BACK", "DISCARDED")
         ),
     ],
-    "traced-rollback": [(situation(ROLLED_BACK, around(traced_rollback="trace")), ActRequest(ActKind.REDELIVER))],
+    "traced-rollback": [
+        (situation(ROLLED_BACK, around(traced_rollback="trace")), ActRequest(ActKind.REDELIVER)),
+        (situation(ROLLED_BACK, around(traces_unread=("b: no permission",))), ActRequest(ActKind.REDELIVER)),
+    ],
     "delayed-half": [
         (situation(row("PENDING", flags=["delayed_half"])), ActRequest(ActKind.COMMIT)),
         (situation({**ROLLED_BACK, "flags": ["delayed_half"]}), ActRequest(ActKind.REDELIVER)),
