@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.model.errors import RmqtxError, SourceError
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, OWN_ABORT, Store
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
+from rmqtx.repairs.acts.check_ahead import CheckAhead
 from rmqtx.repairs.acts.file_preconditions import require_changeable, topic_table, unwritable
 from rmqtx.repairs.acts.file_situations import file_situations
 from rmqtx.repairs.acts.log_tail import LogTail, Placed, log_end
@@ -49,8 +50,6 @@ from rmqtx.repairs.records.record_writer import (
 )
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from rmqtx.verdicts.audit.lookups import lookup
-from rmqtx.verdicts.check.check_rules import check_rules
-from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, Transaction
 
@@ -89,7 +88,9 @@ class FileMedium:
         self._new_halves: dict[str, list[tuple[Copy, NamedRecord]]] = {}
         self.is_untouched = True
         self._findings: list[Finding] = []
-        self._hidden: tuple[Store, frozenset[str]] | None = None
+        self._ahead: CheckAhead | None = None
+        #: Half queue offsets that op messages of this run name.
+        self._settled: list[int] = []
         self._plan_on(store)
 
     def _plan_on(self, store: Store) -> None:
@@ -133,7 +134,8 @@ class FileMedium:
 
     def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
         """See `Medium`. There is nothing to wait for."""
-        return [self._completed(one) for one in file_situations([self._store], self._settings_of, rows, self._findings)]
+        found = file_situations([self._store], self._settings_of, rows, self._findings)
+        return self._with_checks([self._completed(one) for one in found])
 
     def _completed(self, situation: Situation) -> Situation:
         """A situation, completed with the facts that follow from the broker being stopped."""
@@ -151,7 +153,7 @@ class FileMedium:
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
             unread_op=self._unread_op() if named is not None and has_ops else None,
-            hides_new=self._hides_new() if has_ops else frozenset(),
+            hides_new=self._check_ahead().hides_new if has_ops else frozenset(),
             takes_halves=self._tail.next_offset(HALF_TOPIC) is not None,
         )
         return replace(situation, conditions=around)
@@ -161,17 +163,24 @@ class FileMedium:
         cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_offset(OP_TOPIC)
         return None if cursor is None or number is None or cursor <= number else (cursor, number)
 
-    def _hides_new(self) -> frozenset[str]:
-        """Return the topics whose next record the check would not read after the act, which leaves `abort`."""
-        if self._hidden is None or self._hidden[0] is not self._store:
-            store, cursors = replace(self._store, aborted=True), check_cursors(self._store)
-            half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
-            try:
-                found = check_window(store, check_rules(self._version), 0, half, op, conf=self._conf).hides_new
-            except SourceError:  # the act is refused when it is planned
-                found = frozenset()
-            self._hidden = (self._store, found)
-        return self._hidden[1]
+    def _check_ahead(self) -> CheckAhead:
+        """Return what the check of the store does after the acts."""
+        if self._ahead is None or self._ahead.store is not self._store:
+            settings = self._settings_of(self._store)
+            self._ahead = CheckAhead(self._store, self._version, settings, self._conf, _now_ms())
+        return self._ahead
+
+    def _with_checks(self, situations: list[Situation]) -> list[Situation]:
+        """Situations with the half copies that the check would read after acts on all of them."""
+        acts = {
+            one.transaction_id: self._op_numbers(one.named, one) for one in situations
+            if one.named is not None and one.named.topic == HALF_TOPIC
+        }
+        found = self._check_ahead().read_again(acts, self._settled) if acts else {}
+        return [
+            replace(one, conditions=replace(one.conditions, read_again=found.get(one.transaction_id)))
+            for one in situations
+        ]
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
@@ -297,12 +306,16 @@ class FileMedium:
             op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
             self._append("op", op, receipt)
             return Answer(ResponseCode.SUCCESS, None)
-        older = [number for number in self.open_copies(situation) if number < named.queue_offset]
-        numbers = [*older, named.queue_offset]
+        numbers = self._op_numbers(named, situation)
+        self._settled += numbers
         for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
             op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
             self._append("op", op, receipt)
         return Answer(ResponseCode.SUCCESS, None)
+
+    def _op_numbers(self, named: NamedRecord, situation: Situation) -> list[int]:
+        """The half queue offsets that the op messages of a decision name."""
+        return [*(one for one in self.open_copies(situation) if one < named.queue_offset), named.queue_offset]
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`: the copies that the check will still reach, by its cursors."""

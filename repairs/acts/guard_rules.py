@@ -419,35 +419,60 @@ def number_shared(situation: Situation, request: ActRequest) -> Found:
 def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     """The act needs records that cannot be appended to the files of a stopped broker, or that its check does not read.
 
-    With an op cursor after the end of the op queue, 4.3.0 to 5.5.0 deliver the message, and check or discard its
-    transaction once more. So do 4.9.7 to 5.5.0 with a filler at the end of the op queue.
+    Where its check does not read the op message, a broker delivers the message, and checks or discards the transaction
+    once more: 4.3.0 to 5.5.0 with an op cursor after the end of the op queue, 4.9.7 to 5.5.0 with a filler at its end,
+    4.3.0 to 4.5.2 with a compressed copy that the check puts back.
     """
-    hidden = HALF_TOPIC if request.action == ActKind.RESUME else OP_TOPIC
-    if hidden in situation.conditions.hides_new:
-        record = "half copy" if request.action == ActKind.RESUME else "op message"
-        return (
-            f"slots of {hidden} lead to no record, so the check does not read the {record} of this {request.action}",
-            f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW",
-        )
-    unread = situation.conditions.unread_op
-    if unread is not None and request.action != ActKind.RESUME:
-        cursor, number = unread
-        return (
-            f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
-            "of this decision",
-            f"first set the cursor: rmqtx cursor set --op {number}",
-        )
     if request.action == ActKind.REDELIVER and situation.conditions.is_stopped:
         return (
             "a redelivery is a request to a running broker, and no change of files",
             f"start the broker: rmqtx redeliver {situation.transaction_id} -n HOST:PORT --reason TEXT",
         )
+    found = _unread_half(situation) if request.action == ActKind.RESUME else _read_again(situation, request)
+    if found is not None:
+        return found
     why = situation.conditions.unwritable.get(request.action)
     if why is None:
         return None
     if why == NO_DESTINATION:
         return f"no COMMIT record can be made of it: {why}", "send the message again from its application"
     return f"the records cannot be appended to the files of a stopped broker: {why}", "start the broker and act live"
+
+
+def _unread_half(situation: Situation) -> Found:
+    """The check does not read the half copy of a resume."""
+    is_hidden = HALF_TOPIC in situation.conditions.hides_new
+    return _hidden(situation, HALF_TOPIC, "half copy", "resume") if is_hidden else None
+
+
+def _hidden(situation: Situation, topic: str, record: str, action: str) -> Found:
+    return (
+        f"slots of {topic} lead to no record, so the check does not read the {record} of this {action}",
+        f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW",
+    )
+
+
+def _read_again(situation: Situation, request: ActRequest) -> Found:
+    """The check does not read the op message before a half copy that this names."""
+    conditions = situation.conditions
+    again = conditions.read_again
+    if again is None:
+        return None
+    if OP_TOPIC in conditions.hides_new:
+        return _hidden(situation, OP_TOPIC, "op message", request.action)
+    if conditions.unread_op is not None:
+        cursor, number = conditions.unread_op
+        return (
+            f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
+            "of this decision",
+            f"first set the cursor: rmqtx cursor set --op {number}",
+        )
+    stopping = again.stopping_id or f"its transaction (rmqtx verify {quoted(situation.store)} names it)"
+    return (
+        f"the check ends at half queue offset {again.end_offset} and passes the op message of this decision, so its "
+        f"next round reads half copy {again.queue_offset}, although that is decided",
+        f"decide {stopping} too, with one command, or wait until the check has passed it",
+    )
 
 
 def younger_copy(situation: Situation, request: ActRequest) -> Found:

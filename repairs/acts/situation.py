@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,6 +70,18 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
     )
 
 
+class ReadAgain(NamedTuple):
+    """A half copy that an op message settles, and that the check reads nevertheless.
+
+    Shape: `end_offset`: the half queue offset where the round ends that leaves the op message behind; `stopping_id`:
+           the transaction of the copy there, None if it is unknown.
+    """
+
+    queue_offset: int
+    end_offset: int
+    stopping_id: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class SentTo:
     """Where a redelivery from files sends a copy.
@@ -91,9 +104,10 @@ class ActConditions:
            is the reason. `rivals`: other rmqtx processes that act on the group. `unread`: what could not be read;
            `contradictions`: findings that contradict the transaction's own records. `is_stopped`: the broker does not
            run, and its files are changed. `is_of_files`: only files were read, no broker was asked. `unwritable`:
-           actions whose records cannot be appended to the files, with the reason. `unread_op`: the op cursor, and the
-           number of the op message of a decision, where the check would not read this message. `hides_new`: the topics,
-           half or op, whose next record gets no slot, or one that the check passes. `takes_halves`: the numbers of the
+           actions whose records cannot be appended to the files, with the reason. `read_again`: a settled half copy
+           that the check would read after a decision. `unread_op`: the op cursor, and the number of the next op
+           message, if the cursor is after it. `hides_new`: the topics, half or op, whose next record gets no slot, or
+           one that the check passes. `takes_halves`: the numbers of the
            half queue are those of the log, so a half message can be appended to the files. `stopped_time_ms`: when the
            broker stopped, where files were read. `traced_rollback`: the rollback in its producer's message
            trace, in words; None where no trace has one, which shows nothing; `traces_unread`: which traces could not
@@ -118,6 +132,7 @@ class ActConditions:
     is_stopped: bool = False
     is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
+    read_again: ReadAgain | None = None
     unread_op: tuple[int, int] | None = None
     hides_new: frozenset[str] = frozenset()
     takes_halves: bool = True

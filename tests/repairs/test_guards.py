@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.log.record_layout import COMPRESSED
-from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import SentTo, Situation
+from rmqtx.repairs.acts.situation import ReadAgain, SentTo, Situation
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES, SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.standing_holds import Hold
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
@@ -128,6 +128,12 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "cannot-be-written": [
         (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest(ActKind.COMMIT)),
         (situation(ROLLED_BACK, around(is_stopped=True)), ActRequest(ActKind.REDELIVER)),
+        *(
+            (situation(surroundings=around(**more, read_again=ReadAgain(7, 9, "T2"))), ActRequest(action))
+            for more in ({}, {"unread_op": (5, 3)}, {"hides_new": frozenset({OP_TOPIC})})
+            for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)
+        ),
+        (situation(DISCARDED, around(hides_new=frozenset({HALF_TOPIC}))), ActRequest(ActKind.RESUME)),
     ],
     "younger-copy": [
         (situation(row(half_copies=[place(7, 700), place(9, 900)])), ActRequest(ActKind.COMMIT, queue_offset=7)),
@@ -185,6 +191,12 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(), ActKind.ROLLBACK),
     (situation(), ActKind.DISCARD),
     (situation(OPEN_AGAIN), ActKind.CLOSE),
+    # The check reads no copy of it, so an op message that it does not read either changes nothing.
+    *(
+        (situation(surroundings=around(**more)), ActKind.COMMIT)
+        for more in ({"unread_op": (5, 3)}, {"hides_new": frozenset({OP_TOPIC})})
+    ),
+    (situation(DISCARDED, around(read_again=ReadAgain(7, 9, "T2"))), ActKind.RESUME),
     (situation(row("ROLLED_BACK", op_marks=[mark(3)], advice="close")), "close"),
     (situation(DISCARDED), ActKind.RESUME),
     (situation(DISCARDED), ActKind.COMMIT),

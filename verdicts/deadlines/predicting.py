@@ -29,7 +29,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import stopping_versions
-from rmqtx.verdicts.check.decisions import wait_for_ops_ms
+from rmqtx.verdicts.check.decisions import is_stored_since, is_waited_for, wait_for_ops_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.steps import Stop
@@ -212,7 +212,7 @@ def predict_window(
     are_open, is_plain = _open_slots(window, rules)
     rows = halves.rows[are_open]
     offsets = np.asarray(halves.words["commit_log_offset"]).astype(np.int64)
-    if not is_plain:
+    if not is_plain or (rules.end_is_illegal and _may_leave_ops(halves, are_open, rules, how, begin_ms)):
         if len(rows) > PLAYED_HALVES_MAX:
             return Prediction(is_running, begin_ms, why=TOO_MANY)
         from rmqtx.verdicts.simulation.simulation import Simulated
@@ -327,6 +327,20 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
         and not np.isin(prepared, np.array([-1, *numbers], np.int64)).any()
     )
     return are_open, is_plain
+
+
+def _may_leave_ops(
+    halves: StoredHalves, are_open: Bools, rules: CheckRules, settings: CheckSettings, begin_ms: int
+) -> bool:
+    """Whether a round can end before a copy that an op ends, because of a half message that is too young."""
+    settled = np.flatnonzero(~are_open & (halves.rows >= 0))
+    rows = halves.rows[: settled[-1] + 1 if len(settled) else 0]
+    rows = rows[are_open[: len(rows)]]
+    numbers = halves.numbers
+    waits = (numbers["immunity_seconds"][rows] == ABSENT) & is_waited_for(
+        begin_ms - numbers["born_time_ms"][rows], settings, rules
+    )
+    return bool((waits | is_stored_since(numbers["store_time_ms"][rows], begin_ms)).any())
 
 
 def _halves_of(halves: StoredHalves, rows: Int64s, settings: CheckSettings) -> OpenHalves:

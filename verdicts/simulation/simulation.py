@@ -148,9 +148,12 @@ class Outcome:
         return self.end is None and not self.is_ended
 
     def take(self, number: int, step: CheckStep) -> None:
-        """Add one step."""
-        if self.event_ms == NEVER:
-            self.event, self.event_ms = _EVENTS[step.action], step.time_ms
+        """Add one step.
+
+        A round without a half cursor for the next one can leave an op message behind: the next one reads the copy.
+        """
+        if self.event_ms == NEVER or (self.event is Event.ENDED and step.action not in (Action.ENDED, Action.SKIPPED)):
+            self.event, self.event_ms, self.is_ended = _EVENTS[step.action], step.time_ms, False
         elif step.action is Action.SKIPPED:  # the store returned it for another slot before
             return
         self.written_bytes += step.written_bytes
@@ -179,12 +182,12 @@ def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Ou
             outcome = outcomes[row]
             was_open = outcome.is_open
             outcome.take(number, step)
-            left -= was_open and not outcome.is_open
+            left += outcome.is_open - was_open
         if played.before.half_cursor > played.before.half_end:  # the pull corrects the cursor and returns no half
             left -= _pass_before(outcomes.values(), played.state.half_cursor, number, played.begin_ms)
         simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
-        if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
+        if (left <= 0 and not aborted) or aborted == _ABORTED_ROUNDS_MAX:
             break
     return outcomes
 

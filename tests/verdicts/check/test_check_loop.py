@@ -10,8 +10,11 @@ import pytest
 from rmqtx.readers.model.releases import Version
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round, play_rounds
+from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
 from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
-from rmqtx.verdicts.check.steps import Action, Round, Stop
+from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
+from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.simulation.simulation import Outcome
 
 NOW_MS = 1_800_000_000_000
 SETTINGS = CheckSettings(time_out_ms=6_000, check_max=3, interval_ms=30_000, reserved_ms=72 * 3_600_000)
@@ -221,3 +224,39 @@ def test_only_32_ops_are_read_until_a_half_asks_for_more() -> None:
 def test_nothing_to_do_and_no_queue_at_all() -> None:
     played = play_round(state([]), check_rules(NEW), SETTINGS, NOW_MS)
     assert (did(played), played.stop, cursors(played)) == ([], Stop.END, (0, 0))
+
+
+BEFORE_4_6: Version = (4, 4, 0)
+
+
+@pytest.mark.parametrize(("version", "found"), [(BEFORE_4_6, {0: RoundEnd(2, 1)}), (OLD, {}), (NEW, {})])
+def test_a_settled_copy_is_read_again_where_a_compressed_one_stops_each_round(
+    version: Version, found: dict[int, RoundEnd]
+) -> None:
+    """The machine's 4.3.0 to 4.5.2 asked about a committed half message again (1000300)."""
+    rules = check_rules(version)
+    compressed = half(1)._replace(spoils=int(rules.inflates))
+    assert copies_read_again(state([half(0), compressed], [op(0, 0)]), rules, SETTINGS, NOW_MS) == found
+    open_ones = state([half(0), compressed])
+    assert copies_read_again(open_ones, rules, SETTINGS, NOW_MS) == {}
+    assert copies_read_again(open_ones, rules, SETTINGS, NOW_MS, [op(0, 0)]) == found
+    assert copies_read_again(open_ones, rules, SETTINGS, NOW_MS, [op(0, 0), op(1, 1)]) == {}
+    unseen = copies_read_again(open_ones, check_rules(NEW), SETTINGS, NOW_MS, [op(0, 0)], are_seen=False)
+    assert list(unseen) == [0]
+
+
+@pytest.mark.parametrize(("version", "found"), [(BEFORE_4_6, {2: RoundEnd(1, 1)}), (OLD, {}), (NEW, {})])
+def test_a_settled_copy_is_read_again_behind_a_young_half(version: Version, found: dict[int, RoundEnd]) -> None:
+    before = state([half(0), half(1, age_ms=2_000), half(2)], [op(0, 2)])
+    assert copies_read_again(before, check_rules(version), SETTINGS, NOW_MS) == found
+    rounds = islice(play_rounds(before, check_rules(version), SETTINGS, NOW_MS), 3)
+    assert any(("checked", 2) in did(played) for played in rounds) == bool(found)
+
+
+def test_a_copy_that_an_op_ends_in_one_round_only_is_not_ended() -> None:
+    """`next_event` was `none` for a rolled back transaction about which a producer was asked again (1100007)."""
+    found = Outcome(0, None)
+    found.take(1, CheckStep(Action.ENDED, 0, half(0), NOW_MS))
+    assert (found.event, found.is_open) == (Event.ENDED, False)
+    found.take(2, CheckStep(Action.CHECKED, 0, half(0), NOW_MS + 30_000))
+    assert (found.event, found.event_ms, found.is_open) == (Event.ASKED, NOW_MS + 30_000, True)
