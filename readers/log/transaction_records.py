@@ -10,6 +10,7 @@ docs/formats/half_and_op.md#topics.)
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -127,10 +128,23 @@ def _fingerprints(alone: Block) -> pa.Array:
 def _shared_words(alone: Block) -> pa.Array:
     return pc.binary_join_element_wise(
         pa.array(alone.header("born_time_ms")).cast(pa.string()), alone.born_hosts(),
-        pa.array(alone.header("body_crc")).cast(pa.string()),
+        pa.array(_inflated_crcs(alone)).cast(pa.string()),
         *(alone.properties.text(name) for name in (PRODUCER_GROUP, KEYS)),
         " ", null_handling="replace", null_replacement="",
     )
+
+
+def _inflated_crcs(block: Block) -> Int64s:
+    """Return the CRC of each body, of a compressed one that of its contents, which copies have before 4.6.0.
+
+    Source: common/UtilAll.java crc32; docs/formats/half_and_op.md#inflated-copy.
+    """
+    crcs = block.header("body_crc").astype(np.int64)
+    for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
+        start, length = int(block.body_starts[row]), int(block.body_lengths[row])
+        inflated = compression.inflate(block.data[start : start + length].tobytes(), int(block.sys_flag[row]))
+        crcs[row] = crcs[row] if inflated is None else zlib.crc32(inflated) & 0x7FFFFFFF
+    return crcs
 
 
 def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,77 +1,93 @@
-"""Acts of rmqtx on a stopped store, and what the machine does then: what the act says, and nothing else?"""
+"""Acts of rmqtx on a stopped store, and what the machine does then: what the act says, and nothing else?
+
+A refused act is sometimes carried out with the refusing guards overridden: would it have done harm?
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from rmqtx.repairs.acts.guards import GUARD_NAMES
+from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+from rmqtx_cli.words import exit_status
 from tests.conftest import MOMENT
 from tests.fuzz.asking import ask
-from tests.histories.comparing import Compared, first_event
+from tests.histories.comparing import Compared, Row, first_event
 from tests.histories.futures import Fork
 from tests.histories.steps import TOPICS
-from tests.histories.truth import Truth
+from tests.histories.truth import Observed, Transaction, Truth
 from tests.histories.world import World
 
-ACTS = ("commit", "commit", "rollback", "discard", "resume")
+ACTS = ("commit", "rollback", "discard", "resume")
+#: How many acts are tried on each store, each on a copy of its own; more while a history is made short.
+ACTS_OF_A_STORE, ACTS_TO_SHRINK = 2, 8
 ROUNDS = 3
-_SHARE_OF_OPEN = 0.8
+_SHARE_OF_OPEN = 0.7
+#: The share of the refused acts that are carried out nevertheless.
+_SHARE_TRIED = 0.3
 #: An act leaves `abort`, so the start recovers the log and enters what the queues lack; a clean start does not.
 _REBUILT = frozenset({
     "no half queue", "no op queue", "no queues", "zeroed end of the half queue", "zeroed end of the op queue",
 })
 
 
-def force(result: Compared, world: World, truth: Truth, work: Path, random: Random) -> None:
-    """Act on one transaction of a store, and compare what the machine does with what it does without the act."""
+@dataclass(slots=True)
+class _Acted:
+    """An act and its effects. Shape: `status` of the command; `refused_by`: guards, or the words of an error."""
+
+    act: str
+    row: Row
+    status: int
+    refused_by: tuple[str, ...]
+    refusal: str | None = None
+    rounds: list[Observed] = field(default_factory=list)
+    delivered: Counter[int | None] = field(default_factory=Counter)
+
+    def owner(self, truth: Truth) -> Transaction | None:
+        """The transaction that it acts on."""
+        places = {copy["commit_log_offset"] for copy in self.row["half_copies"]}
+        return next((one for one in truth.transactions if one.copies and one.copies[-1][1] in places), None)
+
+
+def force(result: Compared, world: World, truth: Truth, work: Path, random: Random, acts_count: int) -> None:
+    """Act on transactions of a store, and compare what the machine does with what it does without each act."""
     named = [row for row in result.rows if row["transaction_id"] and row["half_copies"]]
     if not named or truth.refusal is not None or "flipped byte of the log" in truth.damages:
         return  # what the start cuts off is delivered no more, with the act or without it
-    open_ones = [row for row in named if row["state"] == "PENDING"]
-    row = random.choice(open_ones if open_ones and random.random() < _SHARE_OF_OPEN else named)
-    act = random.choice(ACTS)
-    status, words = acted(world, truth, row["transaction_id"], act, work)
-    if status:
+    for act, row in _chosen(named, random, acts_count):
+        done = _acted(world, truth, row, act, work)
+        if not done.status:
+            result.counts[f"forced {act}"] += 1
+            _compare(result, truth, done)
+            continue
+        words = ", ".join(done.refused_by)
         result.counts[f"refused {act}: {words}"] += 1
-        return
-    result.counts[f"forced {act}"] += 1
-    places = {copy["commit_log_offset"] for copy in row["half_copies"]}
-    ours = next((one.number for one in truth.transactions if one.copies and one.copies[-1][1] in places), None)
-    where = f"{act} tx-{ours} {row['state']}"
-    future = Fork(world.machine, work, truth.conf, truth.now_ms)
-    if future.refusal is not None:
-        result.differences.append(f"force {where}: the broker does not start: {future.refusal}")
-        future.end()
-        return
-    interval_ms = int(truth.conf["transactionCheckInterval"])
-    rounds = [future.round(truth.now_ms + interval_ms * turn) for turn in range(1, ROUNDS + 1)]
-    delivered = Counter(one.number for one in future.records() if one.is_delivered)
-    future.end()
-    shutil.rmtree(work)
-    for one in truth.transactions:
-        is_ours = one.number == ours
-        wanted = sum(place >= truth.log_begin for place in one.delivered) + (is_ours and act == "commit")
-        # The check puts the record of a slot that leads to another topic back into that topic, with the act or without.
-        wanted += sum(
-            record.topic in TOPICS and record.number == one.number
-            for happened in truth.rounds[:ROUNDS] for record in happened.written
-        )  # fmt: skip
-        result.take("force delivers", f"{where}: tx-{one.number}", wanted, delivered[one.number])
-        event = first_event(one, rounds)
-        if is_ours and act != "resume":
-            result.take("force ends", where, "none", event)
-        elif not is_ours and not _REBUILT.intersection(truth.damages):
-            result.take("force leaves", f"{where}: tx-{one.number}", first_event(one, truth.rounds[:ROUNDS]), event)
+        can_be_tried = set(done.refused_by) <= set(GUARD_NAMES) - ABSOLUTE_GUARDS and done.refused_by
+        if can_be_tried and random.random() < _SHARE_TRIED:
+            tried = _acted(world, truth, row, act, work, overridden=done.refused_by)
+            result.counts[f"tried {act}: {words}: {_harm(truth, tried)}"] += 1
 
 
-def acted(world: World, truth: Truth, transaction_id: str, act: str, to: Path) -> tuple[int, str]:
-    """Act on a copy of the store, as a user does; the exit status, and the guards that refuse."""
+def _chosen(rows: Sequence[Row], random: Random, count: int) -> Iterator[tuple[str, Row]]:
+    """Some pairs of an act and a transaction, each once, mostly pending ones."""
+    left = [(act, row) for row in rows for act in ACTS]
+    for _ in range(min(count, len(left))):
+        pending = [pair for pair in left if pair[1]["state"] == "PENDING"]
+        pair = random.choice(pending if pending and random.random() < _SHARE_OF_OPEN else left)
+        left.remove(pair)
+        yield pair
+
+
+def _acted(
+    world: World, truth: Truth, row: Row, act: str, to: Path, overridden: Sequence[str] = ()
+) -> _Acted:
+    """Act on a copy of the store, as a user does, and let the machine go on from there."""
     shutil.rmtree(to, ignore_errors=True)
     conf = world.root.parent / "broker.conf"
     conf.write_text("".join(f"{name}={value}\n" for name, value in world.conf.items()))
@@ -79,14 +95,77 @@ def acted(world: World, truth: Truth, transaction_id: str, act: str, to: Path) -
         patch.setattr(MOMENT, lambda _: truth.now_ms)
         patch.setattr("rmqtx.repairs.acts.file_medium._now_ms", lambda: truth.now_ms)
         answer = ask([
-            act, transaction_id, "--store", str(world.root), "--to", str(to), "--broker-conf", str(conf),
+            act, row["transaction_id"], "--store", str(world.root), "--to", str(to), "--broker-conf", str(conf),
             "--broker-version", truth.version, "--reason", "history", "--yes", "--format", "json",
+            *(word for name in overridden for word in ("--override", name)),
         ])  # fmt: skip
-    return answer.status, _refusals(answer.err)
+    done = _Acted(act, row, answer.status, _refusals(answer.err) if answer.status else ())
+    if not to.exists():
+        return done
+    future = Fork(world.machine, to, truth.conf, truth.now_ms)
+    done.refusal = future.refusal
+    if future.refusal is None:
+        interval_ms = int(truth.conf["transactionCheckInterval"])
+        done.rounds = [future.round(truth.now_ms + interval_ms * turn) for turn in range(1, ROUNDS + 1)]
+        done.delivered = Counter(one.number for one in future.records() if one.is_delivered)
+    future.end()
+    shutil.rmtree(to)
+    return done
 
 
-def _refusals(text: str) -> str:
+def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
+    """Compare the effects of an act with what it promises: its own decision once, and nothing else."""
+    ours = done.owner(truth)
+    where = f"{done.act} tx-{None if ours is None else ours.number} {done.row['state']}"
+    if done.refusal is not None:
+        result.differences.append(f"force {where}: the broker does not start: {done.refusal}")
+        return
+    for one in truth.transactions:
+        wanted = sum(place >= truth.log_begin for place in one.delivered) + (one is ours and done.act == "commit")
+        # The check puts the record of a slot that leads to another topic back into that topic, with the act or without.
+        wanted += sum(
+            record.topic in TOPICS and record.number == one.number
+            for happened in truth.rounds[:ROUNDS] for record in happened.written
+        )  # fmt: skip
+        result.take("force delivers", f"{where}: tx-{one.number}", wanted, done.delivered[one.number])
+        before, event = first_event(one, truth.rounds[:ROUNDS]), first_event(one, done.rounds)
+        if one is ours and done.act != "resume":
+            result.take("force ends", where, "none", event)
+        elif one is not ours and not _REBUILT.intersection(truth.damages) and not _is_better(one, before, event):
+            result.take("force leaves", f"{where}: tx-{one.number}", before, event)
+
+
+def _is_better(one: Transaction, before: str, event: str) -> bool:
+    """Whether the act ends what stops a check: it reads no decided copy again, or it reaches an open one."""
+    return event == "none" if one.accepted else before == "none"
+
+
+def _harm(truth: Truth, tried: _Acted) -> str:
+    """What an act did that a guard had refused, in a word."""
+    ours = tried.owner(truth)
+    if tried.status not in (exit_status.DONE, exit_status.UNKNOWN_OUTCOME) or not tried.rounds:
+        return "not done"
+    if ours is None:
+        return "unknown"
+    decisions = {decision for decision, _ in ours.accepted}
+    if tried.act == "commit" and (tried.delivered[ours.number] > 1 or "rollback" in decisions):
+        return "harm: delivered wrongly"
+    if tried.act in ("rollback", "discard") and ("commit" in decisions or ours.delivered):
+        return "harm: contradicts its decision"
+    asked = [place for happened in tried.rounds[:1] for _, place in happened.asked]
+    copies = {record.commit_log_offset for happened in tried.rounds for record in happened.written
+              if record.number == ours.number} | {place for _, place in ours.copies}  # fmt: skip
+    if tried.act == "resume" and (decisions or ours.delivered or len(copies.intersection(asked)) > 1):
+        return "harm: two copies, or a decided one"
+    found = Compared()
+    _compare(found, truth, tried)
+    if not found.differences:
+        return "no harm"
+    return f"harm: {found.differences[0].split(' ')[1]}"
+
+
+def _refusals(text: str) -> tuple[str, ...]:
     """The names of the guards in an answer, else the first words of its error."""
     names = sorted(name for name in GUARD_NAMES if f"{name}:" in text or f"{name} " in text)
     lines: Mapping[str, None] = dict.fromkeys(line for line in text.splitlines() if "error" in line)
-    return ", ".join(names) or next(iter(lines), "")[:60]
+    return tuple(names) or (next(iter(lines), "")[:60],)

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.histories.comparing import Compared, compare
-from tests.histories.forcing import force
+from tests.histories.forcing import ACTS_OF_A_STORE, ACTS_TO_SHRINK, force
 from tests.histories.futures import Fork
 from tests.histories.machine import Machine, MachineFailed
 from tests.histories.steps import Step
@@ -58,8 +58,13 @@ class Stage:
             self._machines[version] = Machine(version, self.home)
         return self._machines[version]
 
-    def play(self, history: Step, *, keep: Path | None = None) -> Compared:
-        """Play a history on a new store, and compare. `keep`: where its store is to be kept."""
+    def play(
+        self, history: Step, *, keep: Path | None = None, acts_count: int = ACTS_OF_A_STORE
+    ) -> Compared:
+        """Play a history on a new store, and compare.
+
+        `keep`: where its store is to be kept. `acts_count`: how many acts are tried on its store.
+        """
         if self._played and self._played % _HISTORIES_OF_A_JVM == 0:
             self.close()
         self._played += 1
@@ -74,7 +79,7 @@ class Stage:
             if world.is_running:
                 world.stop()
             found, truth = self._compare(world, fork)
-            force(found, world, truth, fork, Random(history["seed"]))
+            force(found, world, truth, fork, Random(history["seed"]), acts_count)
         except MachineFailed as error:
             self.close()
             return Compared(differences=[f"machine: {error}"])
@@ -111,6 +116,10 @@ def kinds(compared: Compared) -> set[str]:
     return {line.split(" ", 1)[0] for line in compared.differences}
 
 
+def _kinds_played(stage: Stage, history: Step) -> set[str]:
+    return kinds(stage.play(history, acts_count=ACTS_TO_SHRINK))
+
+
 def shrunk(history: Step, is_same: Callable[[Step], bool]) -> Step:
     """The history without the steps that a difference does not need."""
     steps = list(history["steps"])
@@ -134,6 +143,7 @@ def played(stage: Stage, histories: Iterable[Step], kept: Path | None) -> Iterat
         found = stage.play(history)
         if found.differences and kept is not None and kinds(found) != {"machine:"}:  # each of its plays would wait too
             wanted = kinds(found)
-            short = shrunk(history, lambda one, wanted=wanted: bool(wanted & kinds(stage.play(one))))  # type: ignore[misc]
-            stage.play(short, keep=kept / f"{stage.version}-{history['seed']}")
+            short = shrunk(history, lambda one, wanted=wanted: bool(wanted & _kinds_played(stage, one)))  # type: ignore[misc]
+            folder = kept / f"{stage.version}-{history['seed']}"
+            stage.play(short, keep=folder, acts_count=ACTS_TO_SHRINK)
         yield history, found

@@ -288,15 +288,21 @@ def cut_added(fate: QueueFate, end_offset: int, rules: RecoveryRules) -> None:
 
 
 def _first_again(fate: QueueFate, log: SegmentedLog, end_offset: int) -> Int64s:
-    """The record with number 0 that has its slot, if the offset in its header is damaged: offset, length, number.
+    """The record with number 0 that has its slot, if the offset in its header is damaged, and that which has a filler
+    instead: offset, length, number. A broker compares the number of any other record with the end of the queue.
 
     With the right offset it ends before the place that the queue reaches, and is passed.
     """
-    files = fate.facts.files
-    if not fate.segments or fate.cut_end <= 0 or not has_misplaced_first(files, log, end_offset):
+    files, records = fate.facts.files, fate.facts.records
+    if not fate.segments or fate.cut_end <= 0 or files.first:
         return np.empty((0, 3), np.int64)
-    slot = files.read(0, 1)[0]
-    return np.array([[int(slot["commit_log_offset"]), int(slot["record_length_bytes"]), 0]], np.int64)
+    slots = files.read(0, 1)
+    if len(slots) and are_filler(slots)[0]:
+        rows = (records.numbers == 0) & (records.offsets < end_offset)
+        return np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
+    if not has_misplaced_first(files, log, end_offset):
+        return np.empty((0, 3), np.int64)
+    return np.array([[int(slots[0]["commit_log_offset"]), int(slots[0]["record_length_bytes"]), 0]], np.int64)
 
 
 def has_misplaced_first(files: SlotFiles, log: SegmentedLog, end_offset: int) -> bool:

@@ -82,12 +82,12 @@ class StartedQueue:
     @property
     def passes_written(self) -> bool:
         """Whether records that are written before the start get no slot."""
-        return max(self.maximum, self.passed_until) > self.log_end
+        return max(self.maximum, self.passed_until) >= self.log_end + self.compares_ends
 
     @property
     def hinders_new_slots(self) -> bool:
         """Whether records after the end of the log get no slot."""
-        return self.maximum > self.log_end
+        return self.maximum >= self.log_end + self.compares_ends  # also a record that begins at the maximum gets none
 
 
 def started_queues(
@@ -109,10 +109,9 @@ def started_queues(
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
         if log_cut is not None and not (store.aborted or rules.cuts_queues_after_clean_stop):
-            # A record that begins at the maximum gets no slot either; no record is one byte long.
             return {
                 topic: StartedQueue(
-                    ends[topic], end=ends[topic], maximum=_counted(last[topic], rules) + 1, log_end=log_cut,
+                    ends[topic], end=ends[topic], maximum=_counted(last[topic], rules), log_end=log_cut,
                     compares_ends=rules.queue_maximum_is_end,
                 )
                 for topic in _TOPICS
@@ -201,17 +200,17 @@ def _reaching(
     `reaches`: the places that the half and op queue reach after a start that changes them; else empty. A start cuts
     other queues too where they lead behind the end of the log.
     """
-    if rules.dispatches == "behind_queues" and not store.aborted:  # of any queue, for all queues
-        if not reaches:
+    if rules.dispatches == "behind_queues":  # of any queue, for all queues
+        if not reaches and not store.aborted:
             maximum = max(maximum, queue_reach(store).as_counted(rules))
         else:
-            ours = frozenset(topic_bytes(topic) for topic in _TOPICS)
+            ours = frozenset(topic_bytes(topic) for topic in _TOPICS) if reaches else frozenset()
             others = [
                 reach.as_counted(rules) for name, reach in _known_reaches(store).items()
                 if name[1] not in ours and reach.begin < log_end
             ]  # fmt: skip
-            maximum = max(maximum, *reaches, *others)
-    if maximum > log_end:
+            maximum = max([maximum, *reaches, *others])
+    if maximum >= log_end:
         log_end = scanned_end(store)
     return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
 
