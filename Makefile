@@ -203,6 +203,10 @@ histories: $(INSTALLED) ## play histories on the brokers' own classes, and compa
 traces: $(INSTALLED) ## let producers with message trace lose decisions to a proxy, and compare: COUNT (75) transactions of each release from SEED on; the table of docs/formats/traces.md
 	@$(BIN)/python -m tests.brokers.traced --count $${COUNT:-75} --seed $${SEED:-36} --page
 
+.PHONY: model
+model: $(INSTALLED) ## audit the ends of bounded worlds of a small model, and play HISTORIES (30) of each on the brokers' own classes; STORES is the maximum of each world
+	@$(BIN)/python -m tests.model --histories $${HISTORIES:-30} --seed $${SEED:-0} $${STORES:+--stores $${STORES}} $${RELEASES:+--releases $${RELEASES}}
+
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
