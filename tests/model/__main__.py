@@ -1,4 +1,4 @@
-"""Audit every end of the bounded worlds, and play some of their histories on the brokers' own classes.
+"""Audit the ends of the bounded worlds, and play some of their histories on the brokers' own classes.
 
 `python -m tests.model`; exit status 1 if anything differs.
 """
