@@ -10,7 +10,6 @@ import functools
 import itertools
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +20,11 @@ from rmqtx.readers.model.errors import (
 )
 from rmqtx.readers.model.own_process import begin_own_process
 from rmqtx.repairs.receipts.act_kind import PLANNED
-from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.check_unknown import names_json, unknown
 from rmqtx_cli.words.command_names import LINES
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
@@ -51,6 +50,10 @@ def rmqtx(
     change a store; only the commands under "Settle" decide transactions (probe sends and decides its own). Examples:
     `rmqtx COMMAND --help`; words of the output: `rmqtx explain WORD`.
     """
+
+
+#: Commands that print one line for a monitoring system, not rows.
+_WITHOUT_ROWS = ("check", "probe")
 
 
 def run() -> None:
@@ -83,7 +86,7 @@ def _arrived(status: int) -> int:
 
 def _is_check(arguments: list[str]) -> bool:
     """Whether the command has the four statuses of Nagios."""
-    return next((word for word in arguments if not word.startswith("-")), None) in WITHOUT_ROWS
+    return next((word for word in arguments if not word.startswith("-")), None) in _WITHOUT_ROWS
 
 
 def _os_message(error: OSError | ValueError) -> str:
@@ -113,9 +116,7 @@ def status_of(arguments: list[str]) -> int:
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
     if _is_check(arguments):  # Nagios reads one line on stdout and four statuses
-        check = command_module("check")
-        unknown: Callable[..., int] = check.unknown
-        return unknown(message, is_json=check.names_json(arguments))
+        return unknown(message, is_json=names_json(arguments))
     say.error(message)
     return status
 

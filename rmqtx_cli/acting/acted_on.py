@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx_cli.options.act_options import OfflineOptions
 from rmqtx_cli.options.identities import identities
-from rmqtx_cli.options.live import Live, LiveOptions, open_live
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files
+from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
+from rmqtx_cli.sources.offline import acts_on_files, open_offline, resolved_in_files
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class ActedOnBrokers:
 
     def group_of(self, name: str | None) -> str | None:
         """See `ActedOn`."""
-        return None if name is None else self.live.full_name(name)
+        return None if name is None else full_name(self.live, name)
 
     def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """See `ActedOn`."""
@@ -137,7 +139,7 @@ class ActedOnByCopies:
 
     def group_of(self, name: str | None) -> str | None:
         """See `ActedOn`."""
-        return None if name is None else self.live.full_name(name)
+        return None if name is None else full_name(self.live, name)
 
     def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """See `ActedOn`."""
@@ -184,8 +186,8 @@ def acted_on(
 
     Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
     """
-    if offline.acts_on_files(live, unfit):
-        medium, opened = offline.open(voice)
+    if acts_on_files(offline, live, unfit):
+        medium, opened = open_offline(offline, voice)
         yield ActedOnFiles(offline, opened, medium)
         return
     if not live.is_asked:

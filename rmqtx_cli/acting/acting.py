@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx_cli.acting.acted_on import ActedOn, acted_on
-from rmqtx_cli.options import completion
+from rmqtx_cli.acting.acted_on import ActedOn
+from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.options.asking import agreed
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.next_commands import with_places
-from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
-from rmqtx_cli.sources.offline import OfflineOptions
+from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, escaped, group_words, stored_text, topic_words
+from rmqtx_cli.words.text import count, escaped, group_words, topic_words
 
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.course import Course
     from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.acts.orders import CheckedAct, Conduct
-    from rmqtx.repairs.acts.request import ActRequest
     from rmqtx.repairs.acts.situation import SentTo
     from rmqtx.repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
@@ -45,123 +39,32 @@ _STATUS = {
     ActOutcome.CONTRADICTED: exit_status.UNKNOWN_OUTCOME,
 }  # fmt: skip
 
-IdArguments = Annotated[
-    list[str],
-    typer.Argument(
-        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction id, message id of any of its records, or a business key of exactly one transaction.",
-    ),
-]
-GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="GROUP", help="Refuse transactions of other producer groups.")
-]
-CopyOption = Annotated[
-    int | None,
-    typer.Option(
-        "--copy", metavar="QUEUE_OFFSET", help="Decide this half copy instead of the newest (guard younger-copy)."
-    ),
-]
-ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason for the receipt.")]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="GUARD", autocompletion=completion.guards,
-        help="Override this guard; needs --reason; repeatable.",
-    ),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; for scripts.")]
-WaitOption = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until the effect is proved, at most 30s.")
-]
-WaitForOption = Annotated[
-    str | None,
-    typer.Option("--wait-for", metavar="DURATION", help="Watch for this time, even if the effect is proved earlier."),
-]
-SettleOption = Annotated[
-    str | None,
-    typer.Option(
-        "--settle", metavar="DURATION",
-        help="Time to wait first for decisions under way; default: from the broker's settings.",
-    ),
-]
-PerSecondOption = Annotated[
-    float | None, typer.Option("--max-per-second", metavar="N", help="Act on at most N transactions per second.")
-]
+def conduct_of(act: ActOptions, override: Sequence[str] | None, reason: str | None) -> Conduct:
+    """The rules for carrying out acts.
 
+    Raises: BadRequest for an unknown guard, or an override without a reason.
+    """
+    from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+    from rmqtx.repairs.acts.orders import Conduct
+    from rmqtx_cli.words.near import did_you_mean
 
-@dataclass(frozen=True, slots=True)
-class ActOptions:
-    """The options of all acting commands."""
-
-    dry_run: DryRunOption = False
-    yes: YesOption = False
-    wait: WaitOption = True
-    wait_for: WaitForOption = None
-    settle: SettleOption = None
-    max_per_second: PerSecondOption = None
-
-    @property
-    def live_only(self) -> dict[str, Any]:
-        """Values of the options that are for live brokers only, by option name."""
-        return {"--settle": self.settle, "--wait-for": self.wait_for, "--max-per-second": self.max_per_second}
-
-    def conduct(self, override: Sequence[str] | None, reason: str | None) -> Conduct:
-        """The rules for carrying out acts.
-
-        Raises: BadRequest for an unknown guard, or an override without a reason.
-        """
-        from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
-        from rmqtx.repairs.acts.orders import Conduct
-        from rmqtx_cli.words.near import did_you_mean
-
-        for name in override or ():
-            if name not in GUARD_NAMES:
-                raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
-            if name in ABSOLUTE_GUARDS:
-                raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
-        if override and not (reason or "").strip():
-            raise BadRequest("--override needs --reason TEXT")
-        if self.max_per_second is not None and self.max_per_second <= 0:
-            raise BadRequest("--max-per-second must be more than 0")
-        if self.wait_for is not None and not self.wait:
-            raise BadRequest("--no-wait and --wait-for contradict each other")
-        return Conduct(
-            overrides=tuple(dict.fromkeys(override or ())), prove=self.wait,
-            settle_ms=None if self.settle is None else parse_duration_ms(self.settle),
-            watch_ms=0 if self.wait_for is None else parse_duration_ms(self.wait_for),
-            max_per_second=self.max_per_second,
-        )
-
-
-def acting_command(action: ActKind, text: str) -> Callable[..., Any]:
-    """The command for one action on one or several transactions. `text`: its help."""
-
-    def command(
-        ids: IdArguments,
-        group: GroupOption = None,
-        copy: CopyOption = None,
-        reason: ReasonOption = None,
-        override: OverrideOption = None,
-        *,
-        act: ActOptions,
-        output: ReceiptOptions,
-        voice: VoiceOptions,
-        offline: OfflineOptions,
-        live: LiveOptions,
-    ) -> int:
-        from rmqtx.repairs.acts.request import ActRequest
-
-        conduct = act.conduct(override, reason)
-        refuse_many(ids)
-        if copy is not None and len(set(ids)) > 1:
-            raise BadRequest("--copy is for one transaction, and several are given")
-        with acted_on(live, offline, act.live_only, voice) as found:
-            request = ActRequest(action, found.group_of(group), copy)
-            return act_on(ids, request, reason, found, conduct, act, receipts_listing(output, voice))
-
-    command.__doc__ = text
-    return with_option_groups(command)
+    for name in override or ():
+        if name not in GUARD_NAMES:
+            raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
+        if name in ABSOLUTE_GUARDS:
+            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
+    if override and not (reason or "").strip():
+        raise BadRequest("--override needs --reason TEXT")
+    if act.max_per_second is not None and act.max_per_second <= 0:
+        raise BadRequest("--max-per-second must be more than 0")
+    if act.wait_for is not None and not act.wait:
+        raise BadRequest("--no-wait and --wait-for contradict each other")
+    return Conduct(
+        overrides=tuple(dict.fromkeys(override or ())), prove=act.wait,
+        settle_ms=None if act.settle is None else parse_duration_ms(act.settle),
+        watch_ms=0 if act.wait_for is None else parse_duration_ms(act.wait_for),
+        max_per_second=act.max_per_second,
+    )
 
 
 def refuse_many(ids: Sequence[str], *, can_plan: bool = True) -> None:

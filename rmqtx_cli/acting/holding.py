@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx_cli.acting.acting import status_of
-from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
@@ -30,13 +27,6 @@ if TYPE_CHECKING:
 
 #: Transactions that a line names.
 _NAMED_MAX = 5
-HoldOverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="GUARD", autocompletion=completion.hold_guards,
-        help="Override this guard; needs --reason; repeatable.",
-    ),
-]
 
 
 def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ def print_lines(store: str, files: StoreOptions, unfit: Mapping[str, Any], durat
     """
     from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
     from rmqtx.repairs.holds.changes import settings_to_write
+    from rmqtx_cli.options.source_options import DatabaseOptions
     from rmqtx_cli.output.listing import concluded
     from rmqtx_cli.sources.files import FileOpener
-    from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 
     for name, value in unfit.items():
         if value not in (None, False, [], ()):

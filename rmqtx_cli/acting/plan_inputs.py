@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.options.live import Live, LiveOptions, open_live
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.live_brokers import Live, open_live
 from rmqtx_cli.sources.source import refuse_file_options
 
 if TYPE_CHECKING:

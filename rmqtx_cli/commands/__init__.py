@@ -1,9 +1,14 @@
-"""One module per command: its options, its examples, one call into the packages below, and what it prints."""
+"""The commands: declared in `declared/`, run by the modules of the other folders.
+
+A running module has `run(options)`: one call into the packages below, and what is printed. It is imported when its
+command runs.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 #: Columns of an example in a help page, which has 80; two are the page's indent.
 _COLUMNS = 76
@@ -16,6 +21,20 @@ class Example:
 
     line: str
     says: str
+
+
+class Command:
+    """A command: the fields of a subclass, which is a dataclass, are its options, and its docstring is its help."""
+
+    __slots__ = ()
+
+    NAME: ClassVar[str]
+    #: Line in the list of commands; those of `words/command_names.py` have theirs there.
+    SHORT: ClassVar[str] = ""
+    EXAMPLES: ClassVar[tuple[Example, ...]]
+    #: Module of `rmqtx_cli.commands` and function in it that runs the command.
+    MODULE: ClassVar[str]
+    FUNCTION: ClassVar[str] = "run"
 
 
 def epilog(examples: tuple[Example, ...]) -> str:

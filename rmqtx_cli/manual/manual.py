@@ -15,11 +15,8 @@ from typing import Any
 
 import typer
 
-from rmqtx_cli.commands import Example, decode
-from rmqtx_cli.commands.acting import probe
-from rmqtx_cli.commands.by_name import command_module
-from rmqtx_cli.commands.reading import check
-from rmqtx_cli.commands.repairing import cursor
+from rmqtx_cli.commands import Command
+from rmqtx_cli.commands.by_name import GROUPS, declared, in_group
 from rmqtx_cli.main import app
 from rmqtx_cli.manual.manual_store import store_page
 from rmqtx_cli.manual.monitoring_pages import monitoring_page
@@ -64,15 +61,15 @@ def pages() -> dict[str, str]:
     found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page(),
              f"{NAME}-monitoring.7": monitoring_page()}
     for name in LINES:
-        if name not in (cursor.NAME, decode.NAME):
-            found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), command_module(name), (name,))
-    only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page has the name of the group
-    found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
-    group = _sub(root, decode.NAME)
-    found[f"{NAME}-{decode.NAME}.1"] = _group_page(group, decode.NAME, "KIND")
-    for module in decode.KINDS:
-        words = (decode.NAME, module.NAME)
-        found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, module.NAME), module, words)
+        if name not in GROUPS:
+            found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), declared(name), (name,))
+    only = _sub(_sub(root, "cursor"), "set")  # a group of one command: its page has the name of the group
+    found[f"{NAME}-cursor.1"] = _command_page(only, in_group("cursor")[0], ("cursor", "set"), f"{NAME}-cursor")
+    group = _sub(root, "decode")
+    found[f"{NAME}-decode.1"] = _group_page(group, "decode", "KIND")
+    for one in in_group("decode"):
+        words = ("decode", one.NAME)
+        found[f"{NAME}-{'-'.join(words)}.1"] = _command_page(_sub(group, one.NAME), one, words)
     return found
 
 
@@ -137,9 +134,8 @@ def _group_page(group: Any, name_of_group: str, kind: str) -> str:
     return page(title, 1, lines())
 
 
-def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str | None = None) -> str:
+def _command_page(command: Any, declaration: type[Command], words: tuple[str, ...], title: str | None = None) -> str:
     title = title or "-".join((NAME, *words))
-    examples: tuple[Example, ...] = module.EXAMPLES
 
     def lines() -> Iterator[str]:
         yield from heading("NAME")
@@ -155,10 +151,10 @@ def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str 
         yield from heading("OPTIONS")
         yield from _options(command, words, wanted="option")
         yield from heading("EXIT STATUS")
-        for number, meaning in (CHECK_MEANINGS if module in (check, probe) else MEANINGS).items():
+        for number, meaning in (CHECK_MEANINGS if words[0] in ("check", "probe") else MEANINGS).items():
             yield from item(str(number), f"{meaning}.")
         yield from heading("EXAMPLES")
-        for example in examples:
+        for example in declaration.EXAMPLES:
             yield from paragraph(f"{example.says}:")
             yield from verbatim(example.line)
         yield from heading("SEE ALSO")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 
@@ -13,15 +11,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.jobs.body_decoder import BodyDecoder
-
-DecoderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--body-decoder", metavar="CMD",
-        help="Filter for bodies: gets each as a line of base64, prints a line of text for each (column body_decoded)",
-    ),
-]
-
 
 def decoder_words(command: str) -> list[str]:
     """Return the words of a filter's command line; it is run without a shell.

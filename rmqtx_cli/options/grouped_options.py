@@ -1,39 +1,30 @@
-"""Groups of options: a dataclass whose fields are options, passed to a command as one argument."""
+"""Options as the fields of dataclasses: the function that Typer calls for them."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, get_type_hints
 
 
-def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with each argument that is a dataclass replaced by the options of its fields.
+def typer_function(kind: type[Any], call: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a function with an argument for each field of a dataclass, which makes the dataclass and calls `call`.
 
-    A field gives the option's parameter name, its annotation and its default; a field that is a dataclass is replaced
-    by its own fields. If the command has its own option with the name of a field, that option is used only by the
-    command and the field keeps its default.
+    A field gives the argument's name, its annotation, which is the option, and its default. A field that is a dataclass
+    itself is replaced by its own fields; if the outer one has a field of the same name, only the outer one is an
+    option, and the inner one keeps its default. The help is the docstring of the dataclass.
     """
-    signature = inspect.signature(command, eval_str=True)
-    taken = {one.name for one in signature.parameters.values() if not _is_group(one.annotation)}
-    groups: dict[str, _Group] = {}
     parameters: list[inspect.Parameter] = []
-    for one in signature.parameters.values():
-        if _is_group(one.annotation):
-            groups[one.name] = _group(one.annotation, taken, parameters)
-        else:
-            parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    group = _group(kind, (), parameters)
 
-    @functools.wraps(command)
-    def wrapped(**named: Any) -> Any:
-        gathered = {name: group.made(named) for name, group in groups.items()}
-        return command(**{one: named[one] for one in taken if one in named}, **gathered)
+    def function(**named: Any) -> Any:
+        return call(group.made(named))
 
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return wrapped
+    function.__doc__ = kind.__doc__
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +40,16 @@ class _Group:
         return self.kind(**values, **{name: group.made(named) for name, group in self.groups.items()})
 
 
-def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and is_dataclass(annotation)
-
-
-def _group(kind: Any, taken: set[str], parameters: list[inspect.Parameter]) -> _Group:
+def _group(kind: Any, taken: Collection[str], parameters: list[inspect.Parameter]) -> _Group:
     """Return how a dataclass is built from options; add its options to the parameters."""
     annotations = get_type_hints(kind, include_extras=True)
+    inner = {one.name for one in fields(kind) if is_dataclass(annotations[one.name])}
+    own = {one.name for one in fields(kind)} - inner
     options, groups = [], {}
     for one in fields(kind):
         annotation = annotations[one.name]
-        if _is_group(annotation):
-            groups[one.name] = _group(annotation, taken, parameters)
+        if one.name in inner:
+            groups[one.name] = _group(annotation, {*taken, *own}, parameters)
         elif one.name not in taken:
             options.append(one.name)
             default = inspect.Parameter.empty if one.default is MISSING else one.default

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -40,3 +42,36 @@ MissingOption = Annotated[
         "and rows are never removed",
     ),
 ]
+AnswerPlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else"),
+]
+AnswerLedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", metavar="PLACE", help="The ledger that has the answers: a Parquet or CSV file, or sqlite:///FILE"
+    ),
+]
+AnswerMatchOption = Annotated[str | None, MATCH_OPTION]
+AnswerDoneOption = Annotated[str | None, done_option(": answer commit")]
+AnswerNotDoneOption = Annotated[str | None, not_done_option(": answer rollback")]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAnswerOptions:
+    """A ledger as a source of answers."""
+
+    ledger: AnswerLedgerOption = None
+    ledger_table: LedgerTableOption = None
+    match: AnswerMatchOption = None
+    done: AnswerDoneOption = None
+    not_done: AnswerNotDoneOption = None
+    missing_is_not_done: MissingOption = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """The source of answers: a plan or a ledger."""
+
+    plan: AnswerPlanOption = None
+    given: LedgerAnswerOptions = field(default_factory=LedgerAnswerOptions)

@@ -217,6 +217,19 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print ever
 #: Eager, so that notes of other options are not printed with --quiet.
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Print errors only")]
 
+BodyOption = Annotated[
+    BodyForm, typer.Option(
+        "--body", help="Print bodies as bytes (base64 in JSON, hexadecimal in tables) or as text"
+    )
+]
+DecoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-decoder", metavar="CMD",
+        help="Filter for bodies: gets each as a line of base64, prints a line of text for each (column body_decoded)",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class VoiceOptions(Voice):

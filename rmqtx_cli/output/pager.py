@@ -11,20 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated
-
-import typer
+from typing import IO
 
 from rmqtx_cli.output.streams import OnTerminal, is_stdout, open_stream
 
-NoPagerOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-pager",
-        help="Do not use a pager. Default on a terminal: $RMQTX_PAGER, $PAGER or less; no pager if the variable is "
-        "empty or cat.",
-    ),
-]
 #: As git sets it, unless the user has: end at once if all fits, pass colours on, do not clear the screen.
 _LESS = {"LESS": "FRX", "LV": "-c"}
 _NOT_FOUND = 127

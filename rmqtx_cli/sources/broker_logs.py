@@ -1,16 +1,16 @@
-"""Logs of brokers as further evidence: the options, and what is printed about the files."""
+"""Logs of brokers as further evidence, and what is printed about the files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from rmqtx.readers.broker_logs.log_times import parsed_zone
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.strength import Strength
+from rmqtx_cli.options.source_options import LogOptions
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
@@ -25,62 +25,6 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 _PROBLEMS_MAX = 5
-
-BrokerLogsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--broker-logs", metavar="DIR",
-        help="Directory of the broker's logs (transaction.log, broker.log, store.log, remoting.log, rotated or .gz); "
-        "for several stores once for each, in their order",
-    ),
-]
-LogZoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--log-zone", metavar="ZONE",
-        help="Time zone of the broker's logs: Asia/Shanghai, +08:00; default: the zone that the logs show, else +08:00",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """The options for the logs of brokers."""
-
-    broker_logs: BrokerLogsOption = None
-    log_zone: LogZoneOption = None
-
-    def check(self) -> None:
-        """Refuse a zone without logs, and a zone that does not exist.
-
-        Raises: BadRequest.
-        """
-        if self.log_zone is not None:
-            if not self.broker_logs:
-                raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")
-            from rmqtx.readers.broker_logs.log_times import parsed_zone
-
-            parsed_zone(self.log_zone)
-
-    def read(
-        self, names: Sequence[str], voice: Voice, transactions: Sequence[Mapping[str, Any]] = ()
-    ) -> BrokerLogs:
-        """Read the logs of stores or brokers once. `transactions`: rows whose lines are kept as events.
-
-        Raises: BadRequest, UnreadableFile.
-        """
-        self.check()
-        places = self.broker_logs or []
-        if places and len(places) != len(names):
-            raise BadRequest(
-                f"{count(len(places), 'directory', 'directories')} of logs for {count(len(names), 'store or broker')}",
-                advice="give --broker-logs once for each, in the order of the stores",
-            )
-        found = BrokerLogs()
-        for name, place in zip(names, places, strict=False):
-            found.add(name, place, self.log_zone, voice, transactions)
-        return found
-
 
 @dataclass
 class BrokerLogs:
@@ -165,6 +109,37 @@ class _WithLogs(Mapping[str, "StoreEvidence"]):
 
     def __len__(self) -> int:
         return len(self._facts)
+
+
+def check_logs(options: LogOptions) -> None:
+    """Refuse a zone without logs, and a zone that does not exist.
+
+    Raises: BadRequest.
+    """
+    if options.log_zone is not None:
+        if not options.broker_logs:
+            raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")
+        parsed_zone(options.log_zone)
+
+
+def read_logs(
+    options: LogOptions, names: Sequence[str], voice: Voice, transactions: Sequence[Mapping[str, Any]] = ()
+) -> BrokerLogs:
+    """Read the logs of stores or brokers once. `transactions`: rows whose lines are kept as events.
+
+    Raises: BadRequest, UnreadableFile.
+    """
+    check_logs(options)
+    places = options.broker_logs or []
+    if places and len(places) != len(names):
+        raise BadRequest(
+            f"{count(len(places), 'directory', 'directories')} of logs for {count(len(names), 'store or broker')}",
+            advice="give --broker-logs once for each, in the order of the stores",
+        )
+    found = BrokerLogs()
+    for name, place in zip(names, places, strict=False):
+        found.add(name, place, options.log_zone, voice, transactions)
+    return found
 
 
 def _say(place: Path, reading: LogReading, known_count: int, voice: Voice) -> None:

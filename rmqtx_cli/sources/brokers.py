@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.live import Live
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue
+    from rmqtx_cli.sources.live_brokers import Live
     from rmqtx_cli.sources.provenance import MetaCarrier
 
 #: Groups without producers that have a line of their own.

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions, with_entries
+from rmqtx_cli.sources.transaction_tables import read_database, with_entries
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class FileSource:
         from rmqtx.verdicts.audit.lookups import pending
         from rmqtx_cli.words.progress import shown
 
-        table = self.database.read(self.stores)
+        table = read_database(self.database, self.stores)
         with shown("reading", self.voice) as progress:
             reading = pending(
                 self.stores, self.opened.settings_of, at_ms=at_ms, scan=scan, progress=progress, with_causes=with_causes
@@ -128,7 +129,7 @@ class FileSource:
         from rmqtx.verdicts.audit.lookups import show
         from rmqtx_cli.words.progress import shown
 
-        table = self.database.read(self.stores)
+        table = read_database(self.database, self.stores)
         with shown("searching", self.voice) as progress:
             reading = show(
                 self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, places=True,
@@ -153,7 +154,7 @@ class FileSource:
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
-            table = self.database.read(self.stores, run.engine)
+            table = read_database(self.database, self.stores, run.engine)
             reading = run.engine.audit(
                 self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress,
                 columns=columns if table is None else {*TRANSACTIONS.names, *columns},

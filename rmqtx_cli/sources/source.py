@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import RateOption, StoreOptions, TracedStoreOptions, VoiceOptions
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions
+from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
+from rmqtx_cli.options.source_options import DatabaseOptions, SourceOptions
+from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -134,22 +134,14 @@ class SourceOpener(Protocol):
         """Open their queues. Raises: the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The options for stores and brokers, without the store arguments."""
-
-    files: TracedStoreOptions = field(default_factory=TracedStoreOptions)
-    rate: RateOption = None
-    voice: VoiceOptions = field(default_factory=VoiceOptions)
-    database: DatabaseOptions = field(default_factory=DatabaseOptions)
-    live: LiveOptions = field(default_factory=LiveOptions)
-
-    def opener(self, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]) -> SourceOpener:
-        """The opener of the given stores or brokers; see `chosen_opener`."""
-        return chosen_opener(
-            stores, self.live, self.files, self.voice, advice, rate=self.rate, database=self.database,
-            files_only=files_only,
-        )
+def opener_of(
+    options: SourceOptions, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]
+) -> SourceOpener:
+    """The opener of the given stores or brokers; see `chosen_opener`."""
+    return chosen_opener(
+        stores, options.live, options.files, options.voice, advice, rate=options.rate, database=options.database,
+        files_only=files_only,
+    )
 
 
 def chosen_opener(
@@ -161,16 +153,17 @@ def chosen_opener(
     `files_only`: values of the options that live brokers do not support, by option name.
     Raises: BadRequest, with the advice where both or neither is given, and for options of the other one.
     """
-    from rmqtx_cli.sources.brokers import BrokerOpener
-    from rmqtx_cli.sources.files import FileOpener
-
     database = database or DatabaseOptions()
     if not live.instead_of(stores, advice):
         if rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
+        from rmqtx_cli.sources.files import FileOpener
+
         return FileOpener(stores, files, database, voice)
-    refuse_file_options(files, {**(files_only or {}), "--transaction-table": database.address})
+    refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(database)})
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
+    from rmqtx_cli.sources.brokers import BrokerOpener  # with TLS, which files do not need
+
     return BrokerOpener(live, voice, rate, trace_topic)
 
 

@@ -9,24 +9,30 @@ import shlex
 import shutil
 import time
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import typer
 
+import rmqtx_cli.commands.declared
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import open_store
 from rmqtx_cli import commands
-from rmqtx_cli.commands import Example, decode
-from rmqtx_cli.commands.reading import audit, check, explain, pending, show, stores
+from rmqtx_cli.commands import Command
+from rmqtx_cli.commands.by_name import GROUPS, declared, in_group
 from rmqtx_cli.main import app
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.command_names import SECTIONS
+from rmqtx_cli.words.command_names import LINES, SECTIONS
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.times import parse_moment_ms, parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 
-MODULES = (stores, pending, show, audit, check, explain, *decode.KINDS)
+#: Every command, and those of the groups.
+DECLARED = (
+    *(declared(name) for name in LINES if name not in GROUPS),
+    *(one for name in GROUPS for one in in_group(name)),
+)
 
 
 def ids(result_out: str) -> list[str]:
@@ -155,11 +161,23 @@ def test_decode_where_and_limit(rmqtx: Run, common: Path) -> None:
     assert list(json.loads(narrow)) == ["keys"]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_examples_are_command_lines_that_can_be(module: object) -> None:
-    examples: tuple[Example, ...] = module.EXAMPLES  # type: ignore[attr-defined]
+@pytest.mark.parametrize("command", DECLARED, ids=lambda command: command.__name__)
+def test_the_module_of_a_command_takes_what_is_declared(command: type[Command]) -> None:
+    module = importlib.import_module(f"rmqtx_cli.commands.{command.MODULE}")
+    hints = get_type_hints(getattr(module, command.FUNCTION))
+    assert issubclass(command, hints["options"])
+    assert hints["return"] is int
+
+
+#: Their examples are parsed only: none of them has a value that the command line cannot have.
+PARSED = [one for one in DECLARED if one.MODULE.startswith("decode.") or one.NAME in (
+    "stores", "pending", "show", "audit", "check", "explain")]  # fmt: skip
+
+
+@pytest.mark.parametrize("declaration", PARSED, ids=lambda one: one.__name__)
+def test_examples_are_command_lines_that_can_be(declaration: type[Command]) -> None:
     root = typer.main.get_command(app)
-    for example in examples:
+    for example in declaration.EXAMPLES:
         words = shlex.split(example.line.partition(" | ")[0])
         assert words[0] == "rmqtx"
         command, rest = root, words[1:]
@@ -227,13 +245,19 @@ def test_a_time_that_depends_on_this_machine_is_said(rmqtx: Run, common: Path) -
     assert " is 20" not in rmqtx("pending", common, "--at", "-1h", "--quiet").err
 
 
-def test_every_module_of_a_command_is_a_command() -> None:
-    named = {
-        module.NAME for info in pkgutil.walk_packages(commands.__path__, "rmqtx_cli.commands.")
-        if hasattr(module := importlib.import_module(info.name), "NAME") and not info.name.startswith(decode.__name__)
+def test_every_declared_command_and_every_module_that_runs_one_is_used() -> None:
+    found = {
+        one for info in pkgutil.iter_modules(rmqtx_cli.commands.declared.__path__)
+        for one in vars(importlib.import_module(f"rmqtx_cli.commands.declared.{info.name}")).values()
+        if isinstance(one, type) and issubclass(one, Command) and hasattr(one, "EXAMPLES")
     }  # fmt: skip
-    wanted = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    assert named - {"decode"} == wanted - {"decode"}, "name it in commands/by_name.py and words/command_names.py"
+    assert found == {*DECLARED}, "name it in COMMANDS of its module and in words/command_names.py"
+    running = {
+        info.name.removeprefix("rmqtx_cli.commands.")
+        for info in pkgutil.walk_packages(commands.__path__, "rmqtx_cli.commands.")
+        if hasattr(importlib.import_module(info.name), "run")
+    }
+    assert running <= {one.MODULE for one in DECLARED}
 
 
 def test_help_lists_every_command_in_one_section(rmqtx: Run) -> None:

@@ -13,7 +13,8 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions, open_live
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.sources.live_brokers import open_live
 
 ADVICE = "give one"
 

@@ -81,16 +81,30 @@ def test_no_import_converts_with_pyarrow() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["pending", "show", "check", "stores", "explain"])
-def test_a_command_imports_no_other(command: str) -> None:
+@pytest.mark.parametrize("command", ["pending", "show", "check", "stores", "explain", "commit"])
+def test_the_help_of_a_command_imports_no_module_that_runs_one(command: str) -> None:
     loaded = modules_after_command(command, "--help")
-    names = {name.split(".")[3] for name in loaded if name.startswith("rmqtx_cli.commands.") and name.count(".") == 3}
-    assert names == {command}
+    assert {name.split(".")[2] for name in loaded if name.startswith("rmqtx_cli.commands.")} == {"by_name", "declared"}
+
+
+@pytest.mark.parametrize("command", ["pending", "check", "stores", "explain"])
+def test_a_command_imports_no_other(command: str, corpus_store: Callable[[str], Path], tmp_path: Path) -> None:
+    arguments = ["PENDING"] if command == "explain" else [str(corpus_store("common-5.3.3"))]
+    loaded = modules_after_command(command, *arguments, RMQTX_STATE_DIR=str(tmp_path))
+    running = {name for name in loaded if name.startswith("rmqtx_cli.commands.reading.")}
+    assert running == {f"rmqtx_cli.commands.reading.{command}"}
 
 
 def test_the_help_of_rmqtx_imports_no_command() -> None:
     commands = {name for name in modules_after_command("--help") if name.startswith("rmqtx_cli.commands.")}
     assert commands == {"rmqtx_cli.commands.by_name"}
+
+
+def test_completion_of_an_option_loads_nothing_heavy() -> None:
+    environment = {"_RMQTX_COMPLETE": "complete_bash", "COMP_WORDS": "rmqtx pending --old", "COMP_CWORD": "2"}
+    loaded = modules_after_command(**environment)
+    assert not loaded & HEAVY
+    assert "rmqtx_cli.commands.declared.look" in loaded
 
 
 def test_an_interrupt_while_the_program_loads_ends_it_as_a_later_one_does() -> None:

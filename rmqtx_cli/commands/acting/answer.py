@@ -7,134 +7,66 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
+from rmqtx.remoting.live.lookups import pending, show
+from rmqtx.remoting.producer.membership import Membership
+from rmqtx.repairs.acts.group_watch import GroupWatch, Others, claim_on
+from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.receipts.act_kind import ANSWERED
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers
+from rmqtx.repairs.stand_in.answer_table import ANSWERS, Task, answers_table
+from rmqtx.repairs.stand_in.stand_in import OVERRIDABLE, StandIn, StandInConduct
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.acting import status_of_answers
-from rmqtx_cli.commands import Example
+from rmqtx_cli.commands.declared.settle import AnswerCommand
 from rmqtx_cli.options.asking import answered
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
-from rmqtx_cli.sources.answer_sources import AnswerOptions
+from rmqtx_cli.options.options import ReceiptOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.output.views import answers_view
+from rmqtx_cli.sources.answer_sources import answers_of
+from rmqtx_cli.sources.interrupting import interruptible
+from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
-
-if TYPE_CHECKING:
-    from rmqtx.repairs.acts.group_watch import GroupWatch, Others
-    from rmqtx.repairs.acts.live_medium import LiveMedium
-    from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx.repairs.stand_in.answer_source import AnswerSource
-    from rmqtx.repairs.stand_in.answer_table import Task
-    from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
-    from rmqtx_cli.options.live import Live
-    from rmqtx_cli.output.listing import Listing
-
-NAME = "answer"
-_LEDGER = "--ledger orders.parquet --match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
-EXAMPLES = (
-    Example(
-        "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run",
-        "list the answers without sending them",
-    ),
-    Example(
-        "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
-        "answer by the plan, prove it, and exit",
-    ),
-    Example(
-        f"rmqtx answer -n 10.0.0.1:9876 --group shop {_LEDGER} --for 2h --yes",
-        "answer by the business ledger, for 2 hours, in a script",
-    ),
-)
-
-GroupOption = Annotated[
-    str, typer.Option("--group", parser=stored_text, metavar="GROUP", help="The producer group to answer for")
-]
-ForOption = Annotated[
-    str | None, typer.Option("--for", metavar="DURATION", help="Exit after this time; default: run until Ctrl-C")
-]
-UntilDoneOption = Annotated[
-    bool, typer.Option("--until-done", help="Exit when all transactions that have an answer are settled")
-]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="GUARD",
-        help="Answer although this guard refuses: producer-connected, another-rmqtx or group-shared. Needs "
-        "--reason",
-    ),
-]
-ReasonOption = Annotated[
-    str | None, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Reason, kept in the receipts")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the answers without sending them")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; for scripts")]
-RateOption = Annotated[
-    float | None, typer.Option("--max-per-second", min=0.01, metavar="N", help="Send at most N answers per second")
-]
+from rmqtx_cli.words.text import count
 
 
-@with_option_groups
-def command(
-    group: GroupOption,
-    *,
-    source: AnswerOptions,
-    duration: ForOption = None,
-    until_done: UntilDoneOption = False,
-    override: OverrideOption = None,
-    reason: ReasonOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    max_per_second: RateOption = None,
-    output: ReceiptOptions,
-    voice: VoiceOptions,
-    live: LiveOptions,
-) -> int:
-    """Join a producer group whose processes no longer run, and answer the broker's checks with commit or rollback.
-
-    The answers come from a plan or a ledger; other transactions get no answer, and the broker asks again. This is the
-    repair with the least risk: the broker's own protocol, for the transactions that it checks. Each transaction is read
-    before and after its answer, and each answer has a receipt. Refused while members of the group are connected.
-    Discarded transactions, and those that the check has passed, are not checked: use commit or rollback.
-    """
-    from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
-    from rmqtx.repairs.stand_in.stand_in import StandInConduct
-    from rmqtx_cli.options.live import open_live
-
-    group = live.full_name(group)
-    for_ms = None if duration is None else parse_duration_ms(duration)
-    overrides = _overrides(override, reason)
-    listing = _listing(output, voice, with_outcome=not dry_run)
-    words, reference = source.words(voice)
-    conduct = StandInConduct(group, reason, overrides, reference, max_per_second=max_per_second)
-    with open_live(live) as given:
-        desk = _Desk.of(given, conduct, words, voice)
+def run(options: AnswerCommand) -> int:
+    """Run the command; return its exit status."""
+    group = options.group
+    group = full_name(options.live, group)
+    for_ms = None if options.duration is None else parse_duration_ms(options.duration)
+    overrides = _overrides(options.override, options.reason)
+    listing = _listing(options.output, options.voice, with_outcome=not options.dry_run)
+    words, reference = answers_of(options.source, options.voice)
+    conduct = StandInConduct(group, options.reason, overrides, reference, max_per_second=options.max_per_second)
+    with open_live(options.live) as given:
+        desk = _Desk.of(given, conduct, words, options.voice)
         tasks = desk.proposed()
         others = desk.watch.look()
-        if dry_run:
+        if options.dry_run:
             _write(listing, tasks)
-            _say_proposal(tasks, group, words, voice)
+            _say_proposal(tasks, group, words, options.voice)
         else:
-            _show(tasks, group, words, voice)
+            _show(tasks, group, words, options.voice)
         refusal = conduct.refusal_of_ledger(desk.applications) if isinstance(words, LedgerAnswers) else None
         if refusal is not None:
             say.error(str(refusal))
             return exit_status.REFUSED_BY_GUARD
-        if (status := _refused(others, conduct)) != exit_status.DONE or dry_run:
+        if (status := _refused(others, conduct)) != exit_status.DONE or options.dry_run:
             return status
-        if not yes and not _agreed(group, given, tasks):
-            voice.note("nothing was done")
+        if not options.yes and not _agreed(group, given, tasks):
+            options.voice.note("nothing was done")
             return exit_status.REFUSED_BY_GUARD
-        desk.answer(for_ms, until_done=until_done)
+        desk.answer(for_ms, until_done=options.until_done)
         _write(listing, list(desk.stand_in.tasks.values()))
-    return _conclude(desk.stand_in, voice, is_bounded=until_done)
+    return _conclude(desk.stand_in, options.voice, is_bounded=options.until_done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +84,6 @@ class _Desk:
     @classmethod
     def of(cls, live: Live, conduct: StandInConduct, words: AnswerSource, voice: Voice) -> _Desk:
         """Return a stand-in that has not started."""
-        from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
-        from rmqtx.repairs.acts.group_watch import GroupWatch
-        from rmqtx.repairs.acts.live_medium import LiveMedium
-        from rmqtx.repairs.receipts.journal import Journal
-        from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
-        from rmqtx.repairs.stand_in.stand_in import StandIn
-
         if isinstance(words, LedgerAnswers):
             words.with_key = lambda key: _with_key(live, key)
         watch = GroupWatch(live.client, live.members, conduct.group)
@@ -178,8 +103,6 @@ class _Desk:
 
     def proposed(self) -> list[Task]:
         """Return the answers for the transactions that are pending now."""
-        from rmqtx.remoting.live.lookups import pending
-
         reading = pending(self.live.brokers)
         found = [Transaction.of(row) for row in reading.table().to_pylist()]
         for (_, group), members in reading.habits.members.items():
@@ -191,8 +114,6 @@ class _Desk:
 
     def answer(self, for_ms: int | None, *, until_done: bool) -> None:
         """Answer until the time is over, all is settled (with --until-done), or the user interrupts."""
-        from rmqtx_cli.sources.interrupting import interruptible
-
         self.journal.prepare()
         with interruptible() as interrupted:
             is_over = _end(for_ms, self.stand_in if until_done else None, interrupted.is_set)
@@ -205,8 +126,6 @@ class _Desk:
 
 
 def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...]:
-    from rmqtx.repairs.stand_in.stand_in import OVERRIDABLE
-
     for name in override or ():
         if name not in OVERRIDABLE:
             advice = " or ".join(OVERRIDABLE)
@@ -218,9 +137,6 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
 
 def _with_key(live: Live, key: str) -> list[Transaction]:
     """Return all transactions of the brokers that have a business key, decided ones included."""
-    from rmqtx.readers.model.errors import NoSuchTransaction
-    from rmqtx.remoting.live.lookups import show
-
     try:
         rows = show(live.brokers, key).table().to_pylist()
     except NoSuchTransaction:
@@ -243,10 +159,6 @@ def _refused(others: Others, conduct: StandInConduct) -> int:
 
 def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     """Print the proposal on stderr: stdout is for the outcome."""
-    from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
-    from rmqtx_cli.output.table import TablePort
-    from rmqtx_cli.output.views import answers_view
-
     if tasks and not voice.quiet:
         port = TablePort(sys.stderr.buffer, ANSWERS, answers_view(with_outcome=False))
         for batch in answers_table(tasks).to_batches():
@@ -295,9 +207,6 @@ def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[
 def _listen(
     stand_in: StandIn, watch: GroupWatch, live: Live, group: str, is_over: Callable[[], bool], voice: Voice
 ) -> None:
-    from rmqtx.remoting.producer.membership import Membership
-    from rmqtx.repairs.acts.group_watch import claim_on
-
     def changed(address: str, why: str | None) -> None:
         voice.note(f"{address}: connected again" if why is None else f"{address}: connection lost, retrying: {why}")
 
@@ -315,16 +224,10 @@ def _listen(
 
 
 def _listing(output: ReceiptOptions, voice: Voice, *, with_outcome: bool) -> Listing:
-    from rmqtx.repairs.stand_in.answer_table import ANSWERS
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import answers_view
-
     return Listing(ANSWERS, answers_view(with_outcome=with_outcome), output.rows, voice=voice)
 
 
 def _write(listing: Listing, tasks: list[Task]) -> None:
-    from rmqtx.repairs.stand_in.answer_table import answers_table
-
     listing.write(iter(answers_table(tasks).to_batches()))
 
 

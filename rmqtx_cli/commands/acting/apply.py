@@ -4,139 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
-
-import typer
+from typing import NoReturn
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.repairs.acts.orders import Conduct
+from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
+from rmqtx.repairs.plans.approval import approval
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.recheck import record_recheck
 from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
 from rmqtx_cli.acting.acting import (
-    ActOptions,
-    OverrideOption,
-    ReasonOption,
     carry_out_confirmed,
+    conduct_of,
     print_act,
     receipts_listing,
 )
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
-from rmqtx_cli.sources.offline import OfflineOptions
+from rmqtx_cli.commands.declared.settle import ApplyCommand
+from rmqtx_cli.options.act_options import ActOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.pages.plan_page import KnownPlan, apply_command
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
-if TYPE_CHECKING:
-    from rmqtx.repairs.acts.orders import Conduct
-    from rmqtx.repairs.plans.apply_plan import Application
-    from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx.repairs.receipts.plan_file import Plan
-    from rmqtx_cli.output.listing import Listing
-
-NAME = "apply"
-EXAMPLES = (
-    Example(
-        "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",
-        "show what would be done, and what is stale or refused",
-    ),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove; a script adds --yes"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --continue", "finish an interrupted run; nothing is repeated"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --require-approval signers", "only if another person signed it"),
-    Example(
-        "rmqtx apply plan.json --store /data/store --in-place --undo before.undo --broker-version 5.3.3",
-        "in the files of a stopped broker",
-    ),
-)
 #: Steps printed one by one without --verbose; refused and stale steps are counted separately.
 _SHOWN_MAX = 20
 
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file, from rmqtx plan or rmqtx reconcile")]
-ExactOption = Annotated[
-    bool,
-    typer.Option("--exact", help="Treat a step as stale even if the check has only put back a half copy since"),
-]
-SkipStaleOption = Annotated[
-    bool,
-    typer.Option(
-        "--skip-stale",
-        help="Skip stale steps and carry out the others; default: do nothing if a step is stale",
-    ),
-]
-ContinueOption = Annotated[
-    bool,
-    typer.Option(
-        "--continue",
-        help="Finish an interrupted run of the same plan; refused if the journal has no act of this plan",
-    ),
-]
-ApprovalOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--require-approval", metavar="KEYS",
-        help="Require PLAN.sig: a signature by a second person, not by an author; KEYS is an allowed-signers file of "
-        "ssh-keygen",
-    ),
-]
 
-
-@with_option_groups
-def command(
-    plan: PlanArgument,
-    reason: ReasonOption = None,
-    override: OverrideOption = None,
-    exact: ExactOption = False,
-    skip_stale: SkipStaleOption = False,
-    is_continued: ContinueOption = False,
-    require_approval: ApprovalOption = None,
-    *,
-    act: ActOptions,
-    output: ReceiptOptions,
-    voice: VoiceOptions,
-    offline: OfflineOptions,
-    live: LiveOptions,
-) -> int:
-    """Carry out a plan: print it, ask, act on each transaction, prove each effect, write receipts.
-
-    A step is stale if state, op marks, COMMIT or ROLLBACK records or discard copies of its transaction differ from
-    those in the plan, or if a record that it names has changed. If a step is stale, nothing is done. The guards are
-    evaluated again too. Ctrl-C ends the run after the current transaction, and what was sent is proved. --continue
-    finishes a run that was interrupted or killed: completed steps are skipped, and steps with an unknown outcome are
-    examined first. Without --continue a repeated run does the same, and also begins a plan that was never applied.
-    rmqtx receipts --plan PLAN prints how far a plan is.
-
-    An approval is a signature of the plan file: ssh-keygen -Y sign -f KEY -n rmqtx-plan PLAN writes PLAN.sig. The
-    receipts have its authors, its approver and the user of the run.
-    """
-    from rmqtx.repairs.plans.apply_plan import application, missing_stores
-    from rmqtx.repairs.plans.approval import approval
-    from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx_cli.pages.plan_page import KnownPlan, apply_command
-
-    conduct = act.conduct(override, reason)
-    listing = receipts_listing(output, voice)
-    known = KnownPlan.read(plan)
+def run(options: ApplyCommand) -> int:
+    """Run the command; return its exit status."""
+    conduct = conduct_of(options.act, options.override, options.reason)
+    listing = receipts_listing(options.output, options.voice)
+    known = KnownPlan.read(options.plan)
     wanted = known.plan
-    approved_by = None if require_approval is None else approval(wanted, known.text, plan, require_approval)
+    approved_by = None if options.require_approval is None else approval(
+        wanted, known.text, options.plan, options.require_approval
+    )
     journal = Journal()
-    with acted_on(live, offline, act.live_only, voice) as place:
+    with acted_on(options.live, options.offline, options.act.live_only, options.voice) as place:
         if missing := missing_stores(wanted, place.roots):
             _say_other_stores(missing, place.roots)
             return exit_status.STALE_PLAN
         earlier = place.earlier(journal.read().receipts)
-        if is_continued and not any(map(known.is_of, earlier)):
-            _refuse_to_continue(plan, journal)
+        if options.is_continued and not any(map(known.is_of, earlier)):
+            _refuse_to_continue(options.plan, journal)
         found = application(
-            wanted, known.known_as(approved_by), earlier, place.medium, conduct, reason=reason, is_exact=exact
+            wanted, known.known_as(approved_by), earlier, place.medium, conduct, reason=options.reason,
+            is_exact=options.exact,
         )
-        _show(wanted, found, voice)
-        if found.stale and not skip_stale:
+        _show(wanted, found, options.voice)
+        if found.stale and not options.skip_stale:
             _say_stale(wanted, found)
             return exit_status.STALE_PLAN
-        approvers = "" if require_approval is None else f" --require-approval {quoted(str(require_approval))}"
-        go_on = f"next: {apply_command(wanted, plan)}{approvers} --continue"
-        status = _carried_out(found, place, journal, conduct, act, listing, go_on)
+        keys = options.require_approval
+        approvers = "" if keys is None else f" --require-approval {quoted(str(keys))}"
+        go_on = f"next: {apply_command(wanted, options.plan)}{approvers} --continue"
+        status = _carried_out(found, place, journal, conduct, options.act, listing, go_on)
     return _status(status, found)
 
 
@@ -163,8 +88,6 @@ def _carried_out(
     go_on: str,
 ) -> int:
     """Carry out the remaining steps, record outcomes of earlier runs in the journal; return the exit status."""
-    from rmqtx.repairs.receipts.recheck import record_recheck
-
     if not act.dry_run:
         for receipt, standing in (*found.settled, *found.disputed):
             record_recheck(journal, receipt, standing)

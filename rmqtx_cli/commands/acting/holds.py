@@ -4,79 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions, open_live
-from rmqtx_cli.options.options import FailOnOption, LimitOption, OutputOptions, VoiceOptions, WhereOption
+from rmqtx.readers.model.reading import Reading
+from rmqtx.remoting.protocol.errors import RemotingError
+from rmqtx.repairs.holds.listed_holds import HOLDS, HoldState, hold_rows, holds_table, is_over
+from rmqtx.repairs.holds.standing_holds import Hold, standing_holds
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx_cli.commands.declared.settle import HoldsCommand
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
-if TYPE_CHECKING:
-    from rmqtx.repairs.holds.standing_holds import Hold
-    from rmqtx_cli.output.views import View
-    from rmqtx_cli.words.say import Voice
 
-NAME = "holds"
-EXAMPLES = (
-    Example("rmqtx holds -n 10.0.0.1:9876", "what is held or drained, and the brokers' present settings"),
-    Example("rmqtx holds -n 10.0.0.1:9876 --fail-on 'hold_state != held'", "status 1 if one is overdue or was changed"),
-    Example("rmqtx holds", "from the journal alone"),
-)
-
-JournalOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
-    ),
-]
-
-
-@with_option_groups
-def command(
-    *,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    journal: JournalOption = None,
-    fail_on: FailOnOption = None,
-    output: OutputOptions,
-    voice: VoiceOptions,
-    live: LiveOptions,
-) -> int:
-    """List the holds and drains that were not released, and whether the brokers still have the values.
-
-    With -n or --broker each broker is read: brokers with a value as a hold or a drain sets it are listed too if the
-    journal has neither of them, because another operator may have set it. Without, the journal alone is read.
-    """
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx.repairs.holds.listed_holds import HOLDS, hold_rows, holds_table
-    from rmqtx.repairs.holds.standing_holds import standing_holds
-    from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx_cli.output.listing import Listing
-
-    book = Journal(journal)
-    listing = Listing(HOLDS, view(f"no holds and no drains in {book.path}"), output, where, fail_on, limit, voice)
+def run(options: HoldsCommand) -> int:
+    """Run the command; return its exit status."""
+    book = Journal(options.journal)
+    listing = Listing(
+        HOLDS, view(f"no holds and no drains in {book.path}"), options.output, options.where, options.fail_on,
+        options.limit, options.voice,
+    )
     found = book.read()
     holds = standing_holds(found.receipts)
-    present = _present(live) if live.is_asked else {}
+    present = _present(options.live) if options.live.is_asked else {}
     now_ms = time.time_ns() // 1_000_000
     rows = hold_rows(holds, present, now_ms)
     listing.write(iter(holds_table(rows).to_batches()))
-    _say_holds(holds, rows, now_ms, voice)
+    _say_holds(holds, rows, now_ms, options.voice)
     status = listing.conclude(Reading(HOLDS, [], findings=found.findings))
     return exit_status.INCOMPLETE if None in present.values() else status
 
 
 def _present(live: LiveOptions) -> dict[str, Mapping[str, str] | None]:
     """Return the configuration of each broker; None, after a line about the error, where it cannot be read."""
-    from rmqtx.remoting.protocol.errors import RemotingError
-
     found: dict[str, Mapping[str, str] | None] = {}
     with open_live(live, without_lost=True) as opened:
         for lost in opened.lost:
@@ -94,8 +60,6 @@ def _present(live: LiveOptions) -> dict[str, Mapping[str, str] | None]:
 def _say_holds(
     holds: Mapping[str, Hold], rows: Sequence[dict[str, Any]], now_ms: int, voice: Voice
 ) -> None:
-    from rmqtx.repairs.holds.listed_holds import HoldState, is_over
-
     for hold in holds.values():
         if hold.is_drain:
             voice.note(f"{hold.store}: drained since {time_text(hold.since_ms)} or later; rmqtx release ends the drain")
@@ -114,8 +78,6 @@ def _say_holds(
 
 def view(nothing: str = "no holds and no drains") -> View:
     """Return the view of holds. `nothing`: the line instead of an empty table."""
-    from rmqtx_cli.output.views import ALWAYS, View, plain
-
     return View(
         (
             plain("store", ALWAYS), plain("hold_state", ALWAYS), plain("setting", ALWAYS), plain("before", 2),

@@ -6,172 +6,77 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, read_plan
+from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.model.advice import Advice
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options import completion
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
+from rmqtx.verdicts.model.trace_evidence import last_said
+from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx_cli.acting.plan_inputs import PlanInputs, plan_inputs
+from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
+from rmqtx_cli.commands.declared.settle import PlanCommand, PlanSelection
+from rmqtx_cli.options.filters import parse_filter
 from rmqtx_cli.options.options import (
-    GroupOption,
-    LimitOption,
     OutputFormat,
     OutputOptions,
-    TopicOption,
-    TracedStoreOptions,
-    VoiceOptions,
-    WhereOption,
 )
+from rmqtx_cli.output.derived_columns import derived_columns, with_derived
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.streams import open_stream
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain, transactions_view
+from rmqtx_cli.pages.plan_page import plan_lines
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
+from rmqtx_cli.words.text import count
+from rmqtx_cli.words.unknown_names import say_unknown_names
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rmqtx.repairs.acts.situation import Situation
-    from rmqtx.repairs.plans.draft_plan import PlanDraft
-    from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.acting.plan_inputs import PlanInputs
-
-NAME = "plan"
 #: The decisions that traces have, by action.
 _TRACED = {ActKind.COMMIT: Decision.COMMIT, ActKind.ROLLBACK: Decision.ROLLBACK}
 SHOW = "show"
-EXAMPLES = (
-    Example(
-        "rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json",
-        "two transactions of live brokers",
-    ),
-    Example(
-        "rmqtx plan rollback -n 10.0.0.1:9876 --group shop --older-than 2h --reason OPS-4711 -o plan.json",
-        "all pending ones of a group that are older than 2 hours",
-    ),
-    Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
-    Example(
-        "rmqtx plan commit --from-trace -n 10.0.0.1:9876 --reason OPS-4713 -o plan.json",
-        "pending ones that their producers committed, by message traces",
-    ),
-    Example("rmqtx plan show plan.json", "print the plan"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
-)
-
-ActionArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ACTION", autocompletion=completion.actions,
-        help="commit, rollback, discard, resume, close or redeliver; or show, with a plan file",
-    ),
-]
-IdArguments = Annotated[
-    list[str] | None,
-    typer.Argument(
-        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction ids, message ids of their records, or unambiguous business keys; without any, select by "
-        "options",
-    ),
-]
-FileOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Plan file to write; required except for show")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file")]
-ReasonOption = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", help="Reason, kept in plan and receipts; required except for show"),
-]
-AllOption = Annotated[bool, typer.Option("--all", help="All transactions that the action applies to")]
-OlderThanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than", metavar="DURATION",
-        help="Only transactions whose first half copy is older, like 10m or 2h",
-    ),
-]
-FromTraceOption = Annotated[
-    bool,
-    typer.Option(
-        "--from-trace",
-        help="Only transactions whose producers decided so at last, by their message traces; for commit and rollback",
-    ),
-]
-StoreOption = Annotated[
-    list[str] | None,
-    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of live brokers; repeatable"),
-]
 
 
-@dataclass(frozen=True, slots=True)
-class AskedOptions:
-    """Which transactions to plan for."""
-
-    ids: IdArguments = None
-    group: GroupOption = None
-    topic: TopicOption = None
-    older_than: OlderThanOption = None
-    where: WhereOption = None
-    limit: LimitOption = None
-    every: AllOption = False
-    from_trace: FromTraceOption = False
-
-
-@with_option_groups
-def command(
-    context: typer.Context,
-    action: ActionArgument,
-    output: FileOption = None,
-    reason: ReasonOption = None,
-    *,
-    asked: AskedOptions,
-    force: ForceOption = False,
-    store: StoreOption = None,
-    shown: OutputOptions,
-    files: TracedStoreOptions,
-    voice: VoiceOptions,
-    live: LiveOptions,
-) -> int:
-    """Write a plan file: the action, its transactions, the record that each decision names, the evidence, the
-    preconditions.
-
-    Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
-    reason; so are those that are planned, but that `apply` refuses unless their guard is overridden. `apply` tests all
-    guards again, and may refuse more. Without IDs the options select among: pending transactions (commit, rollback,
-    discard), decided ones that will be checked again (close), discarded ones (resume). `redeliver` needs IDs.
-
-    --from-trace plans what the producers decided last, by their message traces. That is not what their databases did:
-    review the plan with the application.
-    """
-    from rmqtx.repairs.receipts.plan_file import PLAN_STEPS
-    from rmqtx_cli.acting.plan_inputs import plan_inputs
-    from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, write_plan
-    from rmqtx_cli.output.listing import Listing
-
-    if action == SHOW:
-        return _shown(asked.ids or [], shown, voice, is_written=output is not None or reason is not None)
-    output, reason = _needed(action, output, reason)
-    refuse_file(output, force=force)
-    wanted = _Asked(ActKind(action), asked)
-    listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
-    if files.trace_topic is not None and not asked.from_trace:
+def run(options: PlanCommand) -> int:
+    """Run the command; return its exit status."""
+    output = options.output
+    reason = options.reason
+    if options.action == SHOW:
+        return _shown(
+            options.asked.ids or [], options.shown, options.voice, is_written=output is not None or reason is not None
+        )
+    output, reason = _needed(options.action, output, reason)
+    refuse_file(output, force=options.force)
+    wanted = _Asked(ActKind(options.action), options.asked)
+    listing = Listing(PLAN_STEPS, steps_view(), options.shown, voice=options.voice)
+    if options.files.trace_topic is not None and not options.asked.from_trace:
         raise BadRequest("--trace-topic needs --from-trace")
-    with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
+    with plan_inputs(
+        options.store or [], options.files, options.live,
+        f"rmqtx plan {options.action} ... -n HOST:PORT, or --store STORE",
+    ) as source:
         source.refuse_inside(output)
-        reading, situations = wanted.found(source, voice)
-        draft = _draft(wanted, situations, reason, voice)
+        reading, situations = wanted.found(source, options.voice)
+        draft = _draft(wanted, situations, reason, options.voice)
         if not draft.steps:
             say.error(f"no plan written: {_why_empty(situations, draft)}")
             return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
-        plan = plan_from(context, draft, source)
-    write_plan(plan, output, listing, situations, voice)
+        plan = plan_from(options.context, draft, source)
+    write_plan(plan, output, listing, situations, options.voice)
     status = listing.conclude(reading)
-    return exit_status.SOME_REFUSED if status == exit_status.DONE and draft.refused and asked.ids else status
+    return exit_status.SOME_REFUSED if status == exit_status.DONE and draft.refused and options.asked.ids else status
 
 
 def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
@@ -179,8 +84,6 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
     Raises: BadRequest if one of them is not given, or for an unknown action.
     """
-    from rmqtx_cli.words.near import did_you_mean
-
     if action not in PLANNED:
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*PLANNED, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
@@ -193,11 +96,6 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
 def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> PlanDraft:
     """Return the steps that the guards allow; print the refused transactions."""
-    from rmqtx.repairs.acts.request import ActRequest
-    from rmqtx.repairs.plans.draft_plan import drafted
-    from rmqtx.repairs.receipts.receipts import whoever
-    from rmqtx_cli.acting.plan_writing import say_refused
-
     draft = drafted(situations, ActRequest(wanted.action, wanted.options.group), reason, whoever())
     say_refused(draft, voice)
     return draft
@@ -205,11 +103,6 @@ def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voic
 
 def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
     """Print a plan as a page, or its steps as rows."""
-    from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, read_plan
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.plan_page import plan_lines
-
     if is_written:
         raise BadRequest("plan show writes no plan", advice="leave out -o and --reason")
     if len(files) != 1:
@@ -235,7 +128,7 @@ class _Asked:
     """
 
     action: ActKind
-    options: AskedOptions
+    options: PlanSelection
 
     def __post_init__(self) -> None:
         asked = self.options
@@ -256,9 +149,6 @@ class _Asked:
 
     def found(self, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
         """Return the reading of the selected transactions, and the situation of each."""
-        from rmqtx.verdicts.model.transaction import Transaction
-        from rmqtx_cli.words.unknown_names import say_unknown_names
-
         asked = self.options
         reading = self._reading(source)
         read = reading.table()
@@ -280,8 +170,6 @@ class _Asked:
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Return the selected rows."""
-        import pyarrow.compute as pc
-
         asked = self.options
         if not asked.ids:
             column, value = {ActKind.CLOSE: ("advice", Advice.CLOSE), ActKind.RESUME: ("state", State.DISCARDED)}.get(
@@ -300,11 +188,6 @@ class _Asked:
 
     def _traced(self, rows: pa.Table, reading: VerdictReading) -> pa.Table:
         """Return the rows whose producers decided so at last."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from rmqtx.verdicts.model.trace_evidence import last_said
-
         said = last_said(
             (one.traces for one in reading.evidence.values()), rows["transaction_id"].to_pylist()
         )
@@ -315,12 +198,6 @@ class _Asked:
 
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
     """Return the rows that meet a condition, which may use the columns of the printed table."""
-    import pyarrow as pa
-
-    from rmqtx_cli.options.filters import parse_filter
-    from rmqtx_cli.output.derived_columns import derived_columns, with_derived
-    from rmqtx_cli.output.views import transactions_view
-
     now_ms = time.time_ns() // 1_000_000
     derived = derived_columns(rows.schema).values()
     wider = pa.schema([*rows.schema, *(one.field for one in derived)])
@@ -341,8 +218,6 @@ def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
 
 def steps_view() -> Any:
     """Return the view of plan steps."""
-    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
-
     def named(row: dict[str, Any]) -> str:
         record = row["discard_copy"] if row["action"] == ActKind.RESUME else row["half_copy"]
         return f"{record['queue_offset']}@{record['commit_log_offset']}"

@@ -7,161 +7,80 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.plans.triage import SKIP, AnswersFile, Triage, draft_of
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import GroupOption, OptionalStoreArguments, StoreOptions, TopicOption, VoiceOptions
-from rmqtx_cli.sources.answer_sources import LedgerAnswerOptions
+from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx_cli.acting.plan_inputs import PlanInputs, plan_inputs
+from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
+from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
+from rmqtx_cli.commands.declared.settle import TriageCommand, TriageSelection
+from rmqtx_cli.options.asking import require_terminal
+from rmqtx_cli.output.listing import concluded
+from rmqtx_cli.sources.answer_sources import ledger_answers
+from rmqtx_cli.sources.source import SourceOpener, chosen_opener
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
-
-if TYPE_CHECKING:
-    from rmqtx.repairs.acts.situation import Situation
-    from rmqtx.repairs.plans.triage import AnswersFile, Triage
-    from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
-    from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx.verdicts.model.transaction import Transaction
-    from rmqtx_cli.acting.plan_inputs import PlanInputs
-    from rmqtx_cli.sources.source import SourceOpener
-
-NAME = "triage"
-EXAMPLES = (
-    Example("rmqtx triage -n 10.0.0.1:9876 -o plan.json --reason OPS-4711", "live brokers, one transaction at a time"),
-    Example("rmqtx triage STORE -o plan.json --reason OPS-4711 --by-group", "files of a store, group by group"),
-    Example(
-        "rmqtx triage STORE -o plan.json --reason OPS-4711 --ledger orders.csv "
-        "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'",
-        "with what the ledger has about each",
-    ),
-    Example("rmqtx plan show plan.json", "afterwards: the plan, for review"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "carry it out"),
-)
-
-FileOption = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="Plan file to write; FILE.answers keeps the answers")
-]
-ReasonOption = Annotated[
-    str, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Reason, kept in plan and receipts")
-]
-OlderThanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than", metavar="DURATION", help="Only transactions whose first half copy is older, like 10m or 2h"
-    ),
-]
-DiscardedOption = Annotated[
-    bool, typer.Option("--discarded", help="Also ask about discarded transactions, for resume; reads the whole log")
-]
-ByGroupOption = Annotated[
-    bool, typer.Option("--by-group", help="Ask once for each producer group and topic")
-]
-PlainOption = Annotated[
-    bool, typer.Option("--plain", help="Print lines without columns, for a screen reader")
-]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Begin again: forget kept answers and overwrite an existing plan")
-]
+from rmqtx_cli.words.text import count
 
 
-@dataclass(frozen=True, slots=True)
-class AskedOptions:
-    """Which transactions to ask about."""
-
-    group: GroupOption = None
-    topic: TopicOption = None
-    older_than: OlderThanOption = None
-    discarded: DiscardedOption = False
-
-    def read(self, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
-        """Return the reading, and the situations of the transactions that meet the conditions."""
-        from rmqtx.verdicts.model.transaction import Transaction
-
-        reading = source.everything() if self.discarded else source.pending()
-        rows = [Transaction.of(row) for row in reading.table().to_pylist()]
-        rows = [row for row in rows if row.state == State.PENDING or (self.discarded and row.state == State.DISCARDED)]
-        names = Counter(row.transaction_id for row in rows)
-        if several := [name for name, number in names.items() if number > 1]:
-            voice.note(f"left out, because several transactions have the id: {', '.join(several)}")
-        before_ms = None if self.older_than is None else _now_ms() - parse_duration_ms(self.older_than)
-        chosen = [
-            row for row in rows
-            if names[row.transaction_id] == 1 and self.group in (None, row.producer_group)
-            and self.topic in (None, row.topic)
-            and (before_ms is None or (row.half_store_time_ms or 0) <= before_ms)
-        ]
-        return reading, source.situations(chosen)
-
-
-@with_option_groups
-def command(
-    context: typer.Context,
-    store: OptionalStoreArguments = None,
-    *,
-    output: FileOption,
-    reason: ReasonOption,
-    by_group: ByGroupOption = False,
-    plain: PlainOption = False,
-    force: ForceOption = False,
-    asked: AskedOptions,
-    given: LedgerAnswerOptions,
-    files: StoreOptions,
-    voice: VoiceOptions,
-    live: LiveOptions,
-) -> int:
-    """Go through the pending transactions on a terminal, one by one or group by group, and write a plan of the answers.
-
-    Each transaction is printed as rmqtx show prints it, with the ledger's answer if a ledger is given. Keys: c commit,
-    r rollback, e resume, d discard, s skip, a all of this group, w why, b body, u undo, q quit; each is followed by
-    Return. An answer that a guard refuses is not taken. Nothing is sent: rmqtx apply carries out the plan.
-
-    Each answer is on disk at once. After an interruption, or q, the same command goes on; skipped transactions are
-    asked about again at the end. Before the plan is written everything is read again: transactions that were decided
-    meanwhile are left out, and listed.
-    """
-    from rmqtx.repairs.plans.triage import AnswersFile
-    from rmqtx_cli.acting.plan_inputs import plan_inputs
-    from rmqtx_cli.acting.plan_writing import refuse_file
-    from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
-    from rmqtx_cli.options.asking import require_terminal
-    from rmqtx_cli.output.listing import concluded
-    from rmqtx_cli.sources.source import chosen_opener
-
+def run(options: TriageCommand) -> int:
+    """Run the command; return its exit status."""
     require_terminal(NO_TERMINAL)
-    kept = AnswersFile(output)
-    refuse_file(output, force=force or kept.exists)
+    kept = AnswersFile(options.output)
+    refuse_file(options.output, force=options.force or kept.exists)
     advice = "rmqtx triage STORE -o FILE --reason TEXT, or rmqtx triage -n HOST:PORT -o FILE --reason TEXT"
-    opener = chosen_opener(store or [], live, files, Voice(quiet=True), advice)
-    ledger = given.words(NAME)
-    if force:
+    opener = chosen_opener(options.store or [], options.live, options.files, Voice(quiet=True), advice)
+    ledger = ledger_answers(options.given, TriageCommand.NAME)
+    if options.force:
         kept.forget()
-    with plan_inputs(store or [], files, live, advice) as source:
-        source.refuse_inside(output)
-        _say_sources(opener, voice)
-        reading, situations = asked.read(source, voice)
-        triage = _triage(situations, kept, source.roots, reason)
-        _say_begin(triage, voice)
+    with plan_inputs(options.store or [], options.files, options.live, advice) as source:
+        source.refuse_inside(options.output)
+        _say_sources(opener, options.voice)
+        reading, situations = _read(options.asked, source, options.voice)
+        triage = _triage(situations, kept, source.roots, options.reason)
+        _say_begin(triage, options.voice)
         words = {} if ledger is None else _ledger_words(ledger, opener, [one.transaction for one in situations])
-        desk = Desk(triage, opener, reading.predicted, words, voice, is_plain=plain, by_group=by_group)
+        desk = Desk(
+            triage, opener, reading.predicted, words, options.voice, is_plain=options.plain, by_group=options.by_group
+        )
         try:
             is_over = desk.run()
         except KeyboardInterrupt:
             say.prompt("\n")
             say.line(f"rmqtx: {kept.path} keeps the answers; no plan was written - the same command goes on")
             raise
-    status = concluded(reading, voice)
-    _say_end(triage, voice, is_over=is_over)
-    with plan_inputs(store or [], files, live, advice) as source:
-        written = _write(context, triage, source, output, voice)
+    status = concluded(reading, options.voice)
+    _say_end(triage, options.voice, is_over=is_over)
+    with plan_inputs(options.store or [], options.files, options.live, advice) as source:
+        written = _write(options.context, triage, source, options.output, options.voice)
     return status if written == exit_status.DONE else written
+
+
+def _read(asked: TriageSelection, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
+    """Return the reading, and the situations of the transactions that meet the conditions."""
+    reading = source.everything() if asked.discarded else source.pending()
+    rows = [Transaction.of(row) for row in reading.table().to_pylist()]
+    rows = [row for row in rows if row.state == State.PENDING or (asked.discarded and row.state == State.DISCARDED)]
+    names = Counter(row.transaction_id for row in rows)
+    if several := [name for name, number in names.items() if number > 1]:
+        voice.note(f"left out, because several transactions have the id: {', '.join(several)}")
+    before_ms = None if asked.older_than is None else _now_ms() - parse_duration_ms(asked.older_than)
+    chosen = [
+        row for row in rows
+        if names[row.transaction_id] == 1 and asked.group in (None, row.producer_group)
+        and asked.topic in (None, row.topic)
+        and (before_ms is None or (row.half_store_time_ms or 0) <= before_ms)
+    ]
+    return reading, source.situations(chosen)
 
 
 def _say_sources(opener: SourceOpener, voice: Voice) -> None:
@@ -172,8 +91,6 @@ def _say_sources(opener: SourceOpener, voice: Voice) -> None:
 
 def _triage(situations: Sequence[Situation], kept: AnswersFile, roots: Sequence[str], reason: str) -> Triage:
     """Return what is left to ask: by group, the nearest discard first; what was skipped before comes last."""
-    from rmqtx.repairs.plans.triage import SKIP, Triage
-
     answers = kept.read(roots)
     skipped = {name for name, one in answers.items() if one.answer == SKIP}
     rows = [one.transaction for one in situations]
@@ -217,8 +134,6 @@ def _ledger_words(
     ledger: LedgerAnswers, opener: SourceOpener, rows: Sequence[Transaction]
 ) -> dict[str, GivenAnswer]:
     """Return what the ledger has about each transaction; others with its keys are looked up, as `answer` does."""
-    from rmqtx.verdicts.model.transaction import Transaction
-
     def with_key(key: str) -> list[Transaction]:
         with opener.opened() as source:
             try:
@@ -251,13 +166,10 @@ def _write(
     context: typer.Context, triage: Triage, source: PlanInputs, output: Path, voice: Voice
 ) -> int:
     """Read everything again, and write the plan of the answers, also of earlier runs; return the exit status."""
-    from rmqtx.repairs.plans.triage import draft_of
-    from rmqtx_cli.acting.plan_writing import plan_from, say_refused, write_plan
-
     acts = [one.action for one in triage.answers.values() if one.action is not None]
     if not acts:
         return _no_plan("no answer is an act", output, voice)
-    _, situations = AskedOptions(discarded=ActKind.RESUME in acts).read(source, voice)
+    _, situations = _read(TriageSelection(discarded=ActKind.RESUME in acts), source, voice)
     draft, gone = draft_of(triage.answers.values(), {one.transaction_id: one for one in situations})
     decided = [name for name in gone if name in triage.situations]
     for name in decided:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RowsOptions, list_rows
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import StoreArguments, VoiceOptions
-
-NAME = "checkpoint"
-SHORT = "how far log, queues and index were flushed"
-EXAMPLES = (
-    Example("rmqtx decode checkpoint STORE", "its values"),
-    Example("rmqtx decode checkpoint STORE --format json", "for a script"),
-)
+from rmqtx.readers.store.checkpoint import read_checkpoint
+from rmqtx_cli.commands.declared.decode import DecodeCheckpoint
+from rmqtx_cli.commands.decode.shared import asked_of, list_rows
 
 
-@with_option_groups
-def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
-    """Decode the checkpoint: up to which time log, queues and index were flushed."""
-    from rmqtx.readers.store.checkpoint import read_checkpoint
-
-    return list_rows(rows.of(store, voice), "checkpoint", lambda one, _columns: read_checkpoint(one))
+def run(options: DecodeCheckpoint) -> int:
+    """Run the command; return its exit status."""
+    return list_rows(
+        asked_of(options.rows, options.store, options.voice), "checkpoint", lambda one, _columns: read_checkpoint(one)
+    )

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rmqtx_cli.commands import Example
-from rmqtx_cli.commands.decode.shared import RangeOptions, RowsOptions, list_rows
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
-
-if TYPE_CHECKING:
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.store.store import Store
-
-NAME = "dledger"
-SHORT = "entries of a DLedger commit log (4.5.0+)"
-EXAMPLES = (
-    Example("rmqtx decode dledger STORE", "all entries: number, term, and place of the record"),
-    Example("rmqtx decode commitlog STORE", "the records in a DLedger log"),
-    Example("rmqtx decode dledger STORE --where 'body_crc_matches = false'", "entries whose record has changed"),
-)
+from rmqtx.readers.log.dledger import scan_entries
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import DLEDGER_ENTRIES
+from rmqtx.readers.store.store import Store
+from rmqtx_cli.commands.declared.decode import DecodeDledger
+from rmqtx_cli.commands.decode.shared import asked_of, bounds_of, list_rows
 
 
-@with_option_groups
-def command(
-    store: StoreArguments,
-    *,
-    within: RangeOptions,
-    topic: TopicOption = None,
-    rows: RowsOptions,
-    voice: VoiceOptions,
-) -> int:
-    """Decode the entries of dledger-*/data, which contain the records of a DLedger commit log.
-
-    The other commands read records, queues and transactions of a DLedger store as of any other store.
-    """
-    from rmqtx.readers.log.dledger import scan_entries
-    from rmqtx.readers.model.errors import BadRequest
-    from rmqtx.readers.model.tables import DLEDGER_ENTRIES
-
-    bounds = within.bounds(voice)
+def run(options: DecodeDledger) -> int:
+    """Run the command; return its exit status."""
+    bounds = bounds_of(options.within, options.voice)
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
         raise BadRequest("DLedger entries have no time: give --from and --to as commit-log offsets")
 
@@ -47,5 +21,7 @@ def command(
         return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)
 
     return list_rows(
-        rows.of(store, voice), "dledger_entries", read, named={"--topic": ("topic", topic)}, schema=DLEDGER_ENTRIES
+        asked_of(
+            options.rows, options.store, options.voice
+        ), "dledger_entries", read, named={"--topic": ("topic", options.topic)}, schema=DLEDGER_ENTRIES
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx_cli.commands.declared.decode import RangeOptions, RowsOptions, UncoveredRowsOptions
 from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.filters import all_of
-from rmqtx_cli.options.options import FindingsOption, LimitOption, OutputOptions, StoreOptions, WhereOption
+from rmqtx_cli.options.options import OutputOptions, StoreOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
@@ -24,28 +23,6 @@ if TYPE_CHECKING:
 
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
-
-FromOption = Annotated[
-    str | None,
-    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"),
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
-]
-FromOffsetOption = Annotated[
-    int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset")
-]
-ToOffsetOption = Annotated[
-    int | None, typer.Option("--to", min=0, metavar="OFFSET", help="End before this queue offset")
-]
-QueueOption = Annotated[int | None, typer.Option("--queue", min=0, metavar="N", help="Only the queue with this number")]
-CoverageOption = Annotated[
-    bool,
-    typer.Option(
-        "--coverage", help="List the bytes of each file instead of rows: decoded + filler + damaged + unread = size"
-    ),
-]
-
 
 def equals(column: str, value: str | None) -> str | None:
     """Return an option's value as a condition on a column."""
@@ -64,23 +41,6 @@ _CUT = "; reading ended at --limit, so later files are not counted"
 
 
 @dataclass(frozen=True, slots=True)
-class RangeOptions:
-    """The range to read, as commit-log offsets or times."""
-
-    begin: FromOption = None
-    end: ToOption = None
-
-    def bounds(self, voice: Voice) -> Bounds:
-        """Return the range.
-
-        Raises: BadRequest.
-        """
-        first = (None, None) if self.begin is None else parse_offset_or_time("--from", self.begin, voice)
-        last = (None, None) if self.end is None else parse_offset_or_time("--to", self.end, voice)
-        return Bounds(first[0], last[0], first[1], last[1])
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """Which rows to list, of which stores."""
 
@@ -94,35 +54,24 @@ class Asked:
     files: StoreOptions = field(default_factory=StoreOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class RowsOptions:
-    """Options about the rows to list."""
+def bounds_of(within: RangeOptions, voice: Voice) -> Bounds:
+    """Return the range.
 
-    where: WhereOption = None
-    limit: LimitOption = None
-    coverage: CoverageOption = False
-    findings: FindingsOption = False
-    output: OutputOptions = field(default_factory=OutputOptions)
-
-    def of(self, stores: Sequence[str], voice: Voice, commit_log: list[str] | None = None) -> Asked:
-        """Return these options with the stores."""
-        return Asked(
-            stores, voice, self.where, self.limit, self.coverage, self.findings, self.output, StoreOptions(commit_log)
-        )
+    Raises: BadRequest.
+    """
+    first = (None, None) if within.begin is None else parse_offset_or_time("--from", within.begin, voice)
+    last = (None, None) if within.end is None else parse_offset_or_time("--to", within.end, voice)
+    return Bounds(first[0], last[0], first[1], last[1])
 
 
-@dataclass(frozen=True, slots=True)
-class UncoveredRowsOptions:
-    """The same without `--coverage`, for sources that are not files of fixed units."""
-
-    where: WhereOption = None
-    limit: LimitOption = None
-    findings: FindingsOption = False
-    output: OutputOptions = field(default_factory=OutputOptions)
-
-    def of(self, stores: Sequence[str], voice: Voice) -> Asked:
-        """Return these options with the stores."""
-        return Asked(stores, voice, self.where, self.limit, coverage=False, findings=self.findings, output=self.output)
+def asked_of(
+    rows: RowsOptions | UncoveredRowsOptions, stores: Sequence[str], voice: Voice, commit_log: list[str] | None = None
+) -> Asked:
+    """Return the options with the stores."""
+    coverage = isinstance(rows, RowsOptions) and rows.coverage
+    return Asked(
+        stores, voice, rows.where, rows.limit, coverage, rows.findings, rows.output, StoreOptions(commit_log)
+    )
 
 
 def list_rows(

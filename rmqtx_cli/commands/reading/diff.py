@@ -5,66 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import pyarrow as pa
 
+from rmqtx.readers.log.record_at import first_record_of
 from rmqtx.readers.model.errors import BadRequest, NotAStore
+from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.engine import EngineOptions
-from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx.readers.storage.places import identity_of, normalised
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
+from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
+from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
+from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
+from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
 from rmqtx_cli.options.options import (
-    AtOption,
-    BrokerConfOption,
-    BrokerVersionOption,
-    FailOnOption,
-    LimitOption,
     OutputFormat,
-    OutputOptions,
-    ProvenanceOptions,
     StoreOptions,
-    VoiceOptions,
-    WhereOption,
 )
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import DIFFERENCES_VIEW
+from rmqtx_cli.pages.differing import Differing
+from rmqtx_cli.sources.engine_run import EngineRun, engine_run
+from rmqtx_cli.sources.engines import SparkEngine
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.store.store import Store
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.differing import Differing
-    from rmqtx_cli.sources.engine_run import EngineRun
-    from rmqtx_cli.sources.opening import Opened
-
-NAME = "diff"
-EXAMPLES = (
-    Example("rmqtx diff BEFORE AFTER", "an older copy and the store, or a master and its slave"),
-    Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),
-    Example("rmqtx diff yesterday.parquet today.parquet", "two results of rmqtx audit -o"),
-    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: exit status 1 if there is a difference"),
-)
-
-SidesArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file written by audit; or one store, with --at"),
-]
-AndAtOption = Annotated[
-    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; default: now")
-]
-ExitCodeOption = Annotated[
-    bool,
-    typer.Option(
-        "--exit-code",
-        help="Exit with status 1 if a difference is listed, 0 if none. Status 3 (damage or UNDECIDABLE transactions) "
-        "and 10 (a side cannot be read) take precedence: not everything was compared",
-    ),
-]
-
 
 #: Formats of `audit -o` that only people and other programs read.
 _OTHER_FORMATS = (".csv", ".jsonl", ".json")
@@ -80,93 +47,63 @@ class _Side:
     @property
     def file(self) -> Path | None:
         """The file, if it is one."""
-        from rmqtx.verdicts.transactions.verdict_files import SUFFIXES
-
         path = Path(self.place)
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
 
 
-@dataclass(frozen=True, slots=True)
-class SidesOptions:
-    """The two sides to compare."""
-
-    sides: SidesArgument
-    at: AtOption = None
-    and_at: AndAtOption = None
-
-    def named(self, voice: Voice) -> tuple[_Side, _Side]:
-        """Return the two sides.
-
-        Raises: BadRequest.
-        """
-        places = self.sides
-        for place in places:
-            if place.lower().endswith(_OTHER_FORMATS) and Path(place).is_file():
-                raise BadRequest(
-                    f"{place}: a result of audit in this format is not read",
-                    advice="rmqtx audit STORE -o FILE.parquet (or .arrow), and give that file",
-                )
-        if len(places) == 1:
-            if self.at is None:
-                raise BadRequest(
-                    "only one side was given", advice="give a second one, or --at TIME and, if not now, --and-at TIME"
-                )
-            at_ms = asked_time_ms("--at", self.at, voice, is_of_state=True)
-            and_at_ms = asked_time_ms("--and-at", self.and_at, voice, is_of_state=True)
-            sides = _Side(places[0], at_ms), _Side(places[0], and_at_ms)
-            if sides[0].file is not None:
-                raise BadRequest(f"{places[0]} is the result of one audit: --at needs a store")
-            return sides
-        if len(places) != 2:
-            raise BadRequest(f"{len(places)} sides given, expected 2")
-        if self.at is not None or self.and_at is not None:
-            raise BadRequest("--at and --and-at compare two times of one store, and two sides are given")
-        return _Side(places[0]), _Side(places[1])
-
-
-@with_option_groups
-def command(
-    context: typer.Context,
-    *,
-    asked: SidesOptions,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    exit_code: ExitCodeOption = False,
-    fail_on: FailOnOption = None,
-    output: OutputOptions,
-    engine: EngineOptions,
-    provenance: ProvenanceOptions,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    voice: VoiceOptions,
-) -> int:
-    """List the transactions that appeared, vanished or changed between two stores, two audits or two times.
-
-    Transactions are matched by id, producer group and topic. State, flags and the number of records are compared;
-    offsets are not, because a restored copy or a slave can have other ones.
-    """
-    from rmqtx.verdicts.transactions.diff import DIFFERENCES
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import DIFFERENCES_VIEW
-    from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-
-    named = asked.named(voice)
-    listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, provenance.with_meta)
+def run(options: DiffCommand) -> int:
+    """Run the command; return its exit status."""
+    named = _named(options.asked, options.voice)
+    listing = Listing(
+        DIFFERENCES, DIFFERENCES_VIEW, options.output, options.where, options.fail_on, options.limit, options.voice,
+        options.provenance.with_meta,
+    )
     paths = list(dict.fromkeys(side.place for side in named if side.file is None))
     try:
-        opened = open_stores(paths, StoreOptions(None, broker_conf, broker_version))
+        opened = open_stores(paths, StoreOptions(None, options.broker_conf, options.broker_version))
     except NotAStore as error:
         raise _with_usable_advice(error) from error
     files = tuple(side.file for side in named if side.file is not None)
-    refuse_inside(output.output, opened.stores)
-    say_header(opened, voice)
-    with engine_run(context, "comparing", opened.stores, listing, engine, provenance, inputs=files) as run:
+    refuse_inside(options.output.output, opened.stores)
+    say_header(opened, options.voice)
+    with engine_run(
+        options.context, "comparing", opened.stores, listing, options.engine, options.provenance, inputs=files
+    ) as run:
         comparison = _DiffRun(run, opened, named, listing)
         reading, is_withheld = comparison.written()
     status = listing.conclude(reading, has_undecidable=comparison.counted.undecidable_count > 0)
     has_some = is_withheld or listing.rows_count > 0
-    return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
+    return exit_status.FINDINGS if options.exit_code and has_some and status == exit_status.DONE else status
+
+
+def _named(asked: SidesOptions, voice: Voice) -> tuple[_Side, _Side]:
+    """Return the two sides.
+
+    Raises: BadRequest.
+    """
+    places = asked.sides
+    for place in places:
+        if place.lower().endswith(_OTHER_FORMATS) and Path(place).is_file():
+            raise BadRequest(
+                f"{place}: a result of audit in this format is not read",
+                advice="rmqtx audit STORE -o FILE.parquet (or .arrow), and give that file",
+            )
+    if len(places) == 1:
+        if asked.at is None:
+            raise BadRequest(
+                "only one side was given", advice="give a second one, or --at TIME and, if not now, --and-at TIME"
+            )
+        at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
+        and_at_ms = asked_time_ms("--and-at", asked.and_at, voice, is_of_state=True)
+        sides = _Side(places[0], at_ms), _Side(places[0], and_at_ms)
+        if sides[0].file is not None:
+            raise BadRequest(f"{places[0]} is the result of one audit: --at needs a store")
+        return sides
+    if len(places) != 2:
+        raise BadRequest(f"{len(places)} sides given, expected 2")
+    if asked.at is not None or asked.and_at is not None:
+        raise BadRequest("--at and --and-at compare two times of one store, and two sides are given")
+    return _Side(places[0]), _Side(places[1])
 
 
 def _with_usable_advice(error: NotAStore) -> NotAStore:
@@ -180,10 +117,6 @@ def _with_usable_advice(error: NotAStore) -> NotAStore:
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
     """Print that the sides have no transaction in common, and whether one broker wrote their logs."""
-    from rmqtx.readers.log.record_at import first_record_of
-    from rmqtx.readers.store.store import open_store
-    from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
-
     before, after = sides
     voice.note(f"{before.place} and {after.place} have no transaction in common: are they from the same broker?")
     if before.file is None and after.file is None and before.place != after.place:
@@ -200,8 +133,6 @@ def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voic
 
 
 def _differing() -> Differing:
-    from rmqtx_cli.pages.differing import Differing
-
     return Differing()
 
 
@@ -220,8 +151,6 @@ class _DiffRun:
 
         A table without any choice of rows is withheld where the sides have no transaction in common.
         """
-        from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
-
         listing, counted = self.listing, self.counted
         asked = listing.asked
         is_chosen = any((asked.output, listing.where, listing.fail_on, asked.fields, listing.limit))
@@ -252,9 +181,6 @@ class _DiffRun:
         return self._here()
 
     def _here(self) -> Reading:
-        from rmqtx.readers.model.reading import Reading
-        from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
-
         whole = Reading(DIFFERENCES, [])
         before, after = (self._verdicts(number, whole) for number in range(2))
         whole.batches = differences(before, after, temporary_directory=self.run.engine.options.temporary_directory)
@@ -266,8 +192,6 @@ class _DiffRun:
             yield batch
 
     def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
-        from rmqtx.verdicts.transactions.verdict_files import read_verdicts
-
         if side.file is not None:
             yield from read_verdicts(side.file)
             return
@@ -280,16 +204,12 @@ class _DiffRun:
 
     def _store(self, side: _Side) -> Store:
         """Return the store of a side; opened once, even if both sides are the same store."""
-        from rmqtx.readers.storage.places import identity_of, normalised
-
         wanted = identity_of(normalised(side.place))
         return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
 
     def _by_spark(self) -> Reading:
         from rmqtx.spark_tasks.jobs.diff import differences
         from rmqtx.spark_tasks.session.errors import translated
-        from rmqtx_cli.sources.engines import SparkEngine
-
         assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():

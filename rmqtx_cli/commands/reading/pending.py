@@ -5,126 +5,64 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from rmqtx.readers.model.columns import rows_where
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.causes.strengths import have_causes
+from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
+from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
+from rmqtx_cli.commands.declared.look import PendingCommand, PendingOptions
 from rmqtx_cli.options.next_commands import next_line
-from rmqtx_cli.options.options import (
-    AtOption,
-    FailOnOption,
-    GroupOption,
-    LimitOption,
-    OptionalStoreArguments,
-    OutputOptions,
-    TopicOption,
-    WhereOption,
-)
-from rmqtx_cli.sources.source import SourceOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.ordering import names_of, oldest_first
+from rmqtx_cli.pages.check_alive import never_asked_counts
+from rmqtx_cli.pages.headlines import pending_lines
+from rmqtx_cli.pages.summary import Summary
+from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.of_old_stores import have_only_prepared
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
+from rmqtx_cli.words.unknown_names import say_unknown_names
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from rmqtx.readers.store.store import Store
-    from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.sources.source import Source
-
-NAME = "pending"
 _DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})
-EXAMPLES = (
-    Example("rmqtx pending STORE", "all pending transactions, oldest first"),
-    Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "older than 10 minutes, of one group"),
-    Example("rmqtx pending STORE --deadline-within 10m --sort deadline", "which ones the broker discards next"),
-    Example("rmqtx pending STORE --format jsonl | jq -r .transaction_id", "the ids, for a script"),
-    Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "live brokers; also decided ones that will be checked again"),
-)
-
-OlderThanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than", metavar="DURATION",
-        help="Only transactions whose first half copy is older, like 10m or 2h",
-    ),
-]
-DeadlineWithinOption = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline-within", metavar="DURATION",
-        help="Only transactions that the broker discards within this time, like 10m",
-    ),
-]
-AllOpenOption = Annotated[
-    bool,
-    typer.Option("--all-open", help="Also list decided or discarded transactions that the broker will check again"),
-]
-ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
 
 
-@dataclass(frozen=True, slots=True)
-class PendingOptions:
-    """Which transactions to list, as of when, and how to find them."""
-
-    older_than: OlderThanOption = None
-    group: GroupOption = None
-    topic: TopicOption = None
-    where: WhereOption = None
-    deadline_within: DeadlineWithinOption = None
-    limit: LimitOption = None
-    all_open: AllOpenOption = False
-    at: AtOption = None
-    scan: ScanOption = False
-
-
-@with_option_groups
-def command(
-    context: typer.Context,
-    store: OptionalStoreArguments = None,
-    *,
-    asked: PendingOptions,
-    fail_on: FailOnOption = None,
-    output: OutputOptions,
-    source: SourceOptions,
-) -> int:
-    """List the pending transactions: not decided, not discarded, and not passed by the check.
-
-    Each row contains the offsets that prove it. The time grows with the number of open transactions, not with the size
-    of the log; if queues or index cannot be used, the whole log is read. For live brokers the rows also show whether a
-    producer of the group is connected, which would answer the broker's checks.
-    """
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.ordering import oldest_first
-
-    voice = source.voice
-    times = _Times.of(asked, output.sort, voice)
-    opener = source.opener(
-        store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT", {"--at": asked.at, "--scan": asked.scan}
+def run(options: PendingCommand) -> int:
+    """Run the command; return its exit status."""
+    voice = options.source.voice
+    times = _Times.of(options.asked, options.output.sort, voice)
+    opener = opener_of(
+        options.source, options.store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT",
+        {"--at": options.asked.at, "--scan": options.asked.scan},
     )
-    view = opener.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
-    listing = Listing(opener.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
-    with opener.opened(output.output) as opened:
-        opened.add_provenance(context, listing)
+    view = opener.view(times.now_ms, with_state=options.asked.all_open, with_deadline=times.with_deadline)
+    listing = Listing(
+        opener.schema, view, options.output, options.asked.where, options.fail_on, options.asked.limit, voice,
+        now_ms=times.now_ms,
+    )
+    with opener.opened(options.output.output) as opened:
+        opened.add_provenance(options.context, listing)
         times.refuse_past(opened.stores)
-        reading = opened.pending(at_ms=times.at_ms, scan=asked.scan, with_causes="causes" in listing.needed)
+        reading = opened.pending(at_ms=times.at_ms, scan=options.asked.scan, with_causes="causes" in listing.needed)
         rows = reading.table()
-    _say_unknown_names(rows, asked, voice)
-    chosen = oldest_first(listing.fulfilling(_chosen(rows, asked, times)))
+    _say_unknown_names(rows, options.asked, voice)
+    chosen = oldest_first(listing.fulfilling(_chosen(rows, options.asked, times)))
     for line in () if voice.quiet else _lines(rows, chosen, reading, opened, times):
         voice.note(line)
     listing.write(iter(chosen.to_batches()), to_the_end=True, are_chosen=True)
     listing.say_limit("transaction")
-    if not asked.all_open:
+    if not options.asked.all_open:
         _say_hidden(rows, voice)
     opened.say_producers(chosen)
     return listing.conclude(reading)
@@ -146,8 +84,6 @@ class _Times:
 
         Raises: BadRequest.
         """
-        from rmqtx_cli.output.ordering import names_of
-
         at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
         now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
@@ -163,8 +99,6 @@ class _Times:
 
         Raises: BadRequest.
         """
-        from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
-
         for store in stores if self.with_deadline and self.at_ms is not None else ():
             if past_ms(store, self.at_ms, known_until_ms(store)) is not None:
                 raise BadRequest(
@@ -177,13 +111,6 @@ def _lines(
     rows: pa.Table, chosen: pa.Table, reading: VerdictReading, source: Source, times: _Times
 ) -> Iterator[str]:
     """Return the lines above the table."""
-    import pyarrow.compute as pc
-
-    from rmqtx.verdicts.causes.strengths import have_causes
-    from rmqtx_cli.pages.check_alive import never_asked_counts
-    from rmqtx_cli.pages.headlines import pending_lines
-    from rmqtx_cli.pages.summary import Summary
-
     pending_count = pc.sum(pc.equal(rows["state"], State.PENDING)).as_py() or 0
     listed = Summary.of(chosen, times.now_ms)
     following, unknown_count = None, reading.undecidable_count
@@ -219,19 +146,12 @@ _HIDDEN = {
 
 
 def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:
-    from rmqtx_cli.words.unknown_names import say_unknown_names
-
     named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
     say_unknown_names(rows, named, voice)
 
 
 def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     """Print how many transactions --all-open would add."""
-    import pyarrow.compute as pc
-
-    from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-    from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
-
     rows = rows.filter(pc.not_equal(rows["state"], State.PENDING))
     columns = ("reason_code", "flags", "answer_effect", "next_event")
     numbers: Counter[str] = Counter()
@@ -250,10 +170,6 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
 
 
 def _chosen(rows: pa.Table, asked: PendingOptions, times: _Times) -> pa.Table:
-    import pyarrow.compute as pc
-
-    from rmqtx.readers.model.columns import rows_where
-
     if not asked.all_open:
         rows = rows_where(rows, pc.equal(rows["state"], State.PENDING))
     if asked.group is not None:

@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from rmqtx.remoting.live.lookups import pending as pending_on
+from rmqtx.remoting.live.producer_list import PRODUCERS, connected_producers, producers_table
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import FailOnOption, GroupOption, OutputOptions, VoiceOptions, WhereOption
+from rmqtx_cli.commands.declared.look import ProducersCommand
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import PRODUCERS_VIEW
+from rmqtx_cli.sources.live_brokers import full_name, open_live
+from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from rmqtx_cli.words.say import Voice
-
-NAME = "producers"
-EXAMPLES = (
-    Example("rmqtx producers -n 10.0.0.1:9876", "all producers, and the pending transactions that wait for them"),
-    Example("rmqtx producers -n 10.0.0.1:9876 --group pay_tx", "those of one group"),
-    Example(
-        "rmqtx producers -n 10.0.0.1:9876 --fail-on 'client_id is null'", "status 1 if a group has no client"
-    ),
-)
-
-
-@with_option_groups
-def command(
-    group: GroupOption = None,
-    where: WhereOption = None,
-    fail_on: FailOnOption = None,
-    *,
-    output: OutputOptions,
-    voice: VoiceOptions,
-    live: LiveOptions,
-) -> int:
-    """List the producers that are connected to live brokers: clients, addresses, releases, pending transactions.
-
-    A check goes to one of the clients of the transaction's group that are connected to the broker. A group with pending
-    transactions and without a client has a row without one: no process answers its checks. A producer that has not
-    sent since its start is not listed by most brokers; behind a proxy the proxy is listed in place of its clients. The
-    exit status is 3 where evidence is missing, so that pending transactions may be missing too.
-    """
-    from rmqtx.remoting.live.lookups import pending as pending_on
-    from rmqtx.remoting.live.producer_list import PRODUCERS, connected_producers, producers_table
-    from rmqtx_cli.options.live import open_live
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import PRODUCERS_VIEW
-
-    listing = Listing(PRODUCERS, PRODUCERS_VIEW, output, where, fail_on, None, voice)
-    name = None if group is None else live.full_name(group)
-    with open_live(live) as given:
+def run(options: ProducersCommand) -> int:
+    """Run the command; return its exit status."""
+    listing = Listing(PRODUCERS, PRODUCERS_VIEW, options.output, options.where, options.fail_on, None, options.voice)
+    name = None if options.group is None else full_name(options.live, options.group)
+    with open_live(options.live) as given:
         reading = pending_on(given.brokers)
         pending = _counts(reading.table())
         found = []
@@ -63,9 +32,9 @@ def command(
         listing.write(iter(table.to_batches()), answer=lambda: listing.rows_lines("row"))
     for one in found:
         if (note := one.note()) is not None:
-            voice.note(note)
+            options.voice.note(note)
     rows = table.to_pylist()
-    _say_waiting(pending, {(row["store"], row["producer_group"]) for row in rows if row["client_id"]}, voice)
+    _say_waiting(pending, {(row["store"], row["producer_group"]) for row in rows if row["client_id"]}, options.voice)
     return listing.conclude(reading, has_undecidable=bool(reading.undecidable_count))
 
 

@@ -5,121 +5,68 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import pyarrow as pa
 
+from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
+from rmqtx.readers.store.broker_conf import read_expire_ms
+from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options import completion
-from rmqtx_cli.options.bodies import DecoderOption, decoder_words
-from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.commands.declared.look import PageOptions, ShowCommand
+from rmqtx_cli.options.bodies import decoder_words
 from rmqtx_cli.options.options import (
-    AtOption,
-    FormatOption,
     OutputFormat,
-    OutputOption,
     OutputOptions,
-    ProxyConfOption,
     RowForm,
 )
-from rmqtx_cli.output.pager import NoPagerOption
-from rmqtx_cli.sources.broker_logs import LogOptions
-from rmqtx_cli.sources.source import SourceOptions
+from rmqtx_cli.options.source_options import LogOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.page import write_lines
+from rmqtx_cli.output.pager import paged
+from rmqtx_cli.output.port import chosen_format
+from rmqtx_cli.output.views import transactions_view
+from rmqtx_cli.pages.check_alive import check_lines
+from rmqtx_cli.pages.drawing import draw, with_events
+from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
+from rmqtx_cli.sources.message_bodies import message_body
+from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import escaped, stored_text
+from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import asked_time_ms
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.sources.broker_logs import BrokerLogs
-    from rmqtx_cli.sources.source import Source
-
-NAME = "show"
-EXAMPLES = (
-    Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY), or message id"),
-    Example("rmqtx show half:342 --store STORE", "by half queue offset; at:327446 is a byte of the commit log"),
-    Example("rmqtx show 'offset=342 commitLogOffset=327446' --store STORE", "by a line of a broker's log"),
-    Example(
-        "rmqtx show ORDER-4711 --store STORE --broker-logs ~/logs/rocketmqlogs", "with the lines of the broker's logs"
-    ),
-    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "by business key, on live brokers"),
-)
-
-IdArgument = Annotated[
-    str,
-    typer.Argument(
-        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction id, message id of any of its records, business key, or place: half:N, op:N, at:N, final:N",
-    ),
-]
-MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store")]
-StoreOption = Annotated[
-    list[str] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; repeatable")
-]
-ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
-
-
-@dataclass(frozen=True, slots=True)
-class PageOptions:
-    """How one transaction is printed."""
-
-    no_pager: NoPagerOption = False
-    body_decoder: DecoderOption = None
-
-    @property
-    def decoder(self) -> list[str] | None:
-        """The words of the filter for bodies; None without one.
-
-        Raises: BadRequest.
-        """
-        return None if self.body_decoder is None else decoder_words(self.body_decoder)
-
-
-@with_option_groups
-def command(
-    identity: IdArgument,
-    more: MoreStores = None,
-    store: StoreOption = None,
-    at: AtOption = None,
-    scan: ScanOption = False,
-    proxy_conf: ProxyConfOption = None,
-    output_format: FormatOption = None,
-    output: OutputOption = None,
-    *,
-    page: PageOptions,
-    form: RowForm,
-    logs: LogOptions,
-    source: SourceOptions,
-) -> int:
-    """Show what happened to one transaction: state, reason, advice, and a timeline of all its records.
-
-    The last lines show which consumer groups have read its message. If several transactions have the key, they are
-    listed.
-
-    A place is half:N or op:N (number in the half or op queue), at:N (the record that covers a byte of the commit log)
-    or final:N (the same, a COMMIT record). STORE/ or BROKER/ in front of a place names one of several. A line of a
-    broker's log with commitLogOffset= or offset= is a place too. Several keys name the transaction that has them all.
-    For half:N and op:N the log is scanned: several records can have one number, and all are listed. A live broker
-    returns only the record to which its queue leads now, and finds a record only by its first byte.
-
-    --body-decoder CMD prints what a filter makes of the message's body, as rmqtx search does.
-    """
+def run(options: ShowCommand) -> int:
+    """Run the command; return its exit status."""
+    identity = options.identity
     identity = identity.strip()
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
-    logs.check()
-    at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
-    opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    written = _TransactionPage(
-        output_format, form, output, at_ms, source.voice, logs, proxy_conf, is_paged=not page.no_pager,
-        decoder=page.decoder,
+    check_logs(options.logs)
+    at_ms = asked_time_ms("--at", options.at, options.source.voice, is_of_state=True)
+    opener = opener_of(
+        options.source, [*(options.store or []), *(options.more or [])], advice,
+        {"--at": options.at, "--scan": options.scan},
     )
-    with opener.opened(output) as opened:
+    written = _TransactionPage(
+        options.output_format, options.form, options.output, at_ms, options.source.voice, options.logs,
+        options.proxy_conf, is_paged=not options.page.no_pager,
+        decoder=_decoder(options.page),
+    )
+    with opener.opened(options.output) as opened:
         return written.write(
-            opened.show(identity, at_ms=at_ms, scan=scan, with_causes=False), opener.schema, opened
+            opened.show(identity, at_ms=at_ms, scan=options.scan, with_causes=False), opener.schema, opened
         )
+
+
+def _decoder(page: PageOptions) -> list[str] | None:
+    """The words of the filter for bodies; None without one.
+
+    Raises: BadRequest.
+    """
+    return None if page.body_decoder is None else decoder_words(page.body_decoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +85,6 @@ class _TransactionPage:
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
         """Print one transaction as a page, several as a list; return the exit status."""
-        import pyarrow as pa
-
-        from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
-        from rmqtx.verdicts.causes.strengths import with_causes
-        from rmqtx.verdicts.deadlines.deadline import deadline_of
-        from rmqtx_cli.output.listing import Listing
-        from rmqtx_cli.output.page import write_lines
-        from rmqtx_cli.output.pager import paged
-        from rmqtx_cli.output.port import chosen_format
-        from rmqtx_cli.output.views import transactions_view
-        from rmqtx_cli.pages.check_alive import check_lines
-        from rmqtx_cli.pages.drawing import draw, with_events
-
         places = source.surroundings()
         is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE
         rows = reading.table()
@@ -159,7 +93,7 @@ class _TransactionPage:
         stops = [stop for stop in reading.check_stops if stop.store in shown]
         for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
-        logs = self.logs.read(source.names, self.voice, found)
+        logs = read_logs(self.logs, source.names, self.voice, found)
         causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
         if is_page:
@@ -194,9 +128,6 @@ class _TransactionPage:
 
     def _bodies(self, found: list[dict[str, Any]], source: Source) -> list[str | None] | None:
         """For each transaction its body by the filter; None without a filter."""
-        from rmqtx.readers.jobs.body_decoder import BodyDecoder
-        from rmqtx_cli.sources.message_bodies import message_body
-
         if self.decoder is None:
             return None
         with BodyDecoder(self.decoder) as decoder:
@@ -207,9 +138,6 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
-        from rmqtx.readers.store.broker_conf import read_expire_ms
-        from rmqtx.verdicts.causes.diagnosing import diagnosed_each
-
         if not set(rows["store"].to_pylist()) <= set(reading.evidence):
             return [[] for _ in range(rows.num_rows)]
         keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)

@@ -4,54 +4,55 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import pyarrow as pa
 
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
 from rmqtx.readers.model.errors import BadRequest, BadText
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.next_commands import next_lines
-from rmqtx_cli.options.options import (
-    FailOnOption,
-    LimitOption,
-    OutputOptions,
-    StoreArguments,
-    StoreOptions,
-    VoiceOptions,
-    WhereOption,
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.check.steps import Round
+from rmqtx.verdicts.check.timers_without_copies import AskingRound
+from rmqtx.verdicts.check.window import has_op_lists
+from rmqtx.verdicts.deadlines.predicting import predict_from_files
+from rmqtx.verdicts.evidence.store_facts import future_findings, known_until_ms, past_ms
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.predicted import ROUNDS_MAX
+from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
+from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
+from rmqtx.verdicts.simulation.simulation_setup import (
+    SimulatedConfiguration,
+    has_half_queue,
+    simulated_checks,
+    with_cursors,
 )
+from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx_cli.commands.declared.look import RunOptions, Shown, SimulateCommand
+from rmqtx_cli.options.next_commands import next_lines
+from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import View
+from rmqtx_cli.pages.check_alive import check_lines
+from rmqtx_cli.pages.simulation_views import (
+    SimulationCounts,
+    asking_line,
+    checks_view,
+    endless_line,
+    ends_line,
+    fates_view,
+    round_line,
+    rounds_view,
+    stuck_line,
+    table_name,
+)
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-
-    from rmqtx.readers.cursors.cursors import CheckCursors
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.store.store import Store
-    from rmqtx.verdicts.check.steps import Round
-    from rmqtx.verdicts.check.timers_without_copies import AskingRound
-    from rmqtx.verdicts.model.check_stop import CheckStop
-    from rmqtx.verdicts.simulation.simulation import SimulatedCheck
-    from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
-    from rmqtx_cli.output.views import View
-    from rmqtx_cli.pages.simulation_views import SimulationCounts
-    from rmqtx_cli.sources.opening import Opened
-
-NAME = "simulate"
-EXAMPLES = (
-    Example("rmqtx simulate STORE", "the next three rounds, half by half"),
-    Example("rmqtx simulate STORE --show transactions", "when each open transaction is discarded"),
-    Example("rmqtx simulate STORE --show rounds --rounds 20", "counts, bytes and cursors of 20 rounds"),
-    Example("rmqtx simulate STORE --show transactions --with transactionCheckMax=30", "the same with another setting"),
-    Example("rmqtx simulate STORE --half-cursor 0 --op-cursor 0", "the effect of setting the cursors back"),
-)
 
 _ROUNDS = 3
 #: Numeric settings of the check.
@@ -63,14 +64,6 @@ _CHANGEABLE = (
 _SWITCH = "checkTransactionMessageEnable"
 
 
-class Shown(StrEnum):
-    """Which rows are printed."""
-
-    CHECKS = "checks"
-    ROUNDS = "rounds"
-    TRANSACTIONS = "transactions"
-
-
 #: Sort order in which the rows of both configurations follow each other.
 _SORT_ORDER = {
     Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
@@ -78,107 +71,37 @@ _SORT_ORDER = {
     Shown.TRANSACTIONS: ("design", "table_file", "queue_id", "half_queue_offset"),
 }
 
-ShowOption = Annotated[
-    Shown,
-    typer.Option(
-        "--show",
-        help="checks: one row per half copy and round; rounds: one per round; transactions: one per half copy, with "
-        "its discard",
-    ),
-]
-RoundsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--rounds", min=1, max=10_000, metavar="N",
-        help="Number of rounds; default: 3, with --show transactions until all are discarded",
-    ),
-]
-WithOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with", metavar="NAME=VALUE",
-        help="Compare with another value of a broker setting; repeatable, to change several at once",
-    ),
-]
-ClockOption = Annotated[
-    str | None,
-    typer.Option(
-        "--at", metavar="TIME",
-        help="When a stopped broker starts, or the clock of a running one: ISO 8601, a date, +10m, epoch seconds or "
-        "milliseconds; default: now",
-    ),
-]
-HalfCursorOption = Annotated[
-    int | None, typer.Option("--half-cursor", min=0, metavar="N", help="Start with this half cursor")
-]
-OpCursorOption = Annotated[
-    int | None, typer.Option("--op-cursor", min=0, metavar="N", help="Start with this op cursor")
-]
 
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What to simulate, and for how many rounds."""
-
-    show: ShowOption = Shown.CHECKS
-    rounds: RoundsOption = None
-    changes: WithOption = None
-    at: ClockOption = None
-    half_cursor: HalfCursorOption = None
-    op_cursor: OpCursorOption = None
-
-
-@with_option_groups
-def command(
-    store: StoreArguments,
-    *,
-    run: RunOptions,
-    where: WhereOption = None,
-    fail_on: FailOnOption = None,
-    limit: LimitOption = None,
-    output: OutputOptions,
-    files: StoreOptions,
-    voice: VoiceOptions,
-) -> int:
-    """Predict the broker's next checks: which transactions it checks, puts back and discards, and when.
-
-    Simulates the check of half topics (4.3.0+), of the state table (3.0, 3.1) or of RocksDB (5.4.0+), as the store
-    requires, by the rules of the broker's version. A stopped broker is assumed to start now, or at --at; no producer
-    answers and no half message is sent. Nothing is written. A half queue in RocksDB is not simulated (exit status 10).
-    """
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.simulation_views import SimulationCounts
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-
-    asked_ms = asked_time_ms("--at", run.at, voice)
+def run(options: SimulateCommand) -> int:
+    """Run the command; return its exit status."""
+    asked_ms = asked_time_ms("--at", options.run.at, options.voice)
     now_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
-    changed = _changed(run.changes or [])
-    opened = open_stores(store, files)
-    schema, view = _table(run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
-    listing = Listing(schema, view, output, where, fail_on, limit, voice)
-    refuse_inside(output.output, opened.stores)
-    cursors = _cursors(opened, run)
-    say_header(opened, voice)
-    _say_begin(run, opened.stores, cursors, now_ms, voice)
+    changed = _changed(options.run.changes or [])
+    opened = open_stores(options.store, options.files)
+    schema, view = _table(options.run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
+    listing = Listing(schema, view, options.output, options.where, options.fail_on, options.limit, options.voice)
+    refuse_inside(options.output.output, opened.stores)
+    cursors = _cursors(opened, options.run)
+    say_header(opened, options.voice)
+    _say_begin(options.run, opened.stores, cursors, now_ms, options.voice)
     reading = Reading(schema, ())
     counted = SimulationCounts(
         reading.findings, has_half_queues=any(known is not None for known in cursors.values())
     )
-    batches = _Simulation(run, files, changed, now_ms, reading, counted, voice).batches(opened.stores, cursors)
+    batches = _Simulation(
+        options.run, options.files, changed, now_ms, reading, counted, options.voice
+    ).batches(opened.stores, cursors)
     listing.write(counted.watching(batches), answer=counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
             for line in next_lines(finding.advice):
-                voice.note(line)
+                options.voice.note(line)
     return listing.conclude(reading)
 
 
 def _say_begin(
     run: RunOptions, stores: Sequence[Store], cursors: Mapping[str, CheckCursors | None], now_ms: int, voice: Voice
 ) -> None:
-    from rmqtx.verdicts.evidence.store_facts import known_until_ms
-
     if run.half_cursor is not None or run.op_cursor is not None:
         for root in (root for root, known in cursors.items() if known is None):
             voice.note(f"{root}: its check has no cursors, --half-cursor and --op-cursor have no effect")
@@ -208,13 +131,6 @@ class _Simulation:
 
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
-        import pyarrow as pa
-
-        from rmqtx.verdicts.deadlines.predicting import predict_from_files
-        from rmqtx.verdicts.evidence.store_facts import future_findings, known_until_ms, past_ms
-        from rmqtx.verdicts.simulation.simulation_setup import simulated_checks
-        from rmqtx_cli.pages.check_alive import check_lines
-
         for one in stores:
             configurations, own = self._configurations(one), cursors[one.root]
             stops: list[CheckStop] = []
@@ -248,11 +164,6 @@ class _Simulation:
 
     def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
         """Return the broker's settings as they are, and with the changes of --with."""
-        from rmqtx.readers.store.broker_conf import read_broker_conf
-        from rmqtx.readers.store.broker_settings import broker_settings
-        from rmqtx.verdicts.check.window import has_op_lists
-        from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
-
         conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
         wanted = {"as is": conf}
         if self.changed:
@@ -272,9 +183,6 @@ def _cursors(opened: Opened, run: RunOptions) -> dict[str, CheckCursors | None]:
 
     Raises: BadText.
     """
-    from rmqtx.readers.cursors.cursors import check_cursors
-    from rmqtx.verdicts.simulation.simulation_setup import has_half_queue
-
     return {
         one.root: (
             _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor)
@@ -309,8 +217,6 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
     Raises: BadText if they are not known.
     """
-    from rmqtx.verdicts.simulation.simulation_setup import with_cursors
-
     wanted = with_cursors(cursors, half, op)
     if wanted.half is None or wanted.op is None:
         raise BadText(
@@ -321,9 +227,6 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
 
 def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[pa.Schema, View]:
-    from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-    from rmqtx_cli.pages.simulation_views import checks_view, fates_view, rounds_view
-
     schema, view = {
         Shown.CHECKS: (SIMULATED_CHECKS, checks_view),
         Shown.ROUNDS: (SIMULATED_ROUNDS, rounds_view),
@@ -335,19 +238,6 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
 def _rows(
     run: RunOptions, simulated: SimulatedCheck, counted: SimulationCounts, voice: Voice, *, with_name: bool
 ) -> Iterator[pa.RecordBatch]:
-    from rmqtx.verdicts.check.timers_without_copies import AskingRound
-    from rmqtx.verdicts.model.predicted import ROUNDS_MAX
-    from rmqtx.verdicts.simulation.simulation import Simulated
-    from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
-    from rmqtx_cli.pages.simulation_views import (
-        asking_line,
-        endless_line,
-        ends_line,
-        round_line,
-        stuck_line,
-        table_name,
-    )
-
     prefix = f"{simulated.configuration}: " if with_name else ""
     if not isinstance(simulated, Simulated):
         prefix += f"{table_name(simulated)}: "

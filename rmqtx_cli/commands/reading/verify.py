@@ -6,178 +6,99 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import pyarrow as pa
 
 from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.storage.places import is_uri
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.engine import EngineOptions
-from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import broker_settings, known_version
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.other_release import with_release
+from rmqtx.verdicts.verify.copies import with_copy_findings
+from rmqtx.verdicts.verify.verify import DEFAULT, FULL, NOT_EXAMINED, QUICK, Verify
+from rmqtx_cli.commands.declared.repair import DepthOptions, VerifyCommand
+from rmqtx_cli.monitoring.verify_state import state_file, within_budget
 from rmqtx_cli.options.next_commands import next_line, next_lines
 from rmqtx_cli.options.options import (
-    FailOnOption,
-    LimitOption,
     OutputOptions,
-    ProvenanceOptions,
-    StoreArguments,
     StoreOptions,
-    VoiceOptions,
-    WhereOption,
 )
+from rmqtx_cli.options.source_options import DatabaseOptions
+from rmqtx_cli.output.accounting import accounting
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import VIEWS, View
+from rmqtx_cli.pages.other_release import other_release_lines
 from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, with_usable_advice
-from rmqtx_cli.sources.transaction_tables import DatabaseOptions
+from rmqtx_cli.sources.engine_run import EngineRun, engine_run
+from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
+from rmqtx_cli.sources.transaction_tables import address_of, read_database
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.of_old_stores import fitted_rows
 from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count, escaped
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.old_tables.transaction_table import TransactionTable
-    from rmqtx.readers.store.store import Store
-    from rmqtx.verdicts.verify.verify import Verify
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.engine_run import EngineRun
-
-NAME = "verify"
-EXAMPLES = (
-    Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
-    Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),
-    Example("rmqtx verify STORE --start-with 5.3.3", "before an upgrade or a downgrade: what that release does"),
-    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: a part of a large store each night"),
-    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "a store in object storage, with Spark"),
-)
-
-QuickOption = Annotated[
-    bool, typer.Option(
-        "--quick",
-        help="Read only headers and the ends of queues and index; files are not compared, and body CRCs are not tested "
-        "(a wrong CRC can end a broker's recovery early)",
-    ),
-]
-FullOption = Annotated[
-    bool, typer.Option("--full", help="Also decompress bodies and decode all properties")
-]
-MaxDurationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-duration", metavar="DURATION",
-        help="Read only as many log files as fit into this time, least recently verified first",
-    ),
-]
-StateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--state", metavar="FILE",
-        help="With --max-duration: file that keeps when each log file was verified; default: in $RMQTX_STATE_DIR or "
-        "$XDG_STATE_HOME/rmqtx",
-    ),
-]
-StartWithOption = Annotated[
-    str | None,
-    typer.Option(
-        "--start-with", metavar="X.Y.Z",
-        help="Predict the start of this release, which did not write the store, before an upgrade or a downgrade: what "
-        "it cuts off, and what it does with each open transaction that the present release does not; the exit status "
-        "is 1 where they differ, 3 where that is unknown",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class DepthOptions:
-    """How much of a store is read, and for which start."""
-
-    quick: QuickOption = False
-    full: FullOption = False
-    max_duration: MaxDurationOption = None
-    state: StateOption = None
-    start_with: StartWithOption = None
-
-    def check(self) -> None:
-        """Refuse options that exclude each other.
-
-        Raises: BadRequest.
-        """
-        if self.quick and self.full:
-            raise BadRequest("--quick and --full exclude each other")
-        if self.state is not None and self.max_duration is None:
-            raise BadRequest("--state needs --max-duration")
-
-    @property
-    def level(self) -> str:
-        """The depth, as `Verify` takes it."""
-        from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK
-
-        return QUICK if self.quick else FULL if self.full else DEFAULT
-
-
-@with_option_groups
-def command(
-    context: typer.Context,
-    store: StoreArguments,
-    *,
-    depth: DepthOptions,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    fail_on: FailOnOption = None,
-    output: OutputOptions,
-    engine: EngineOptions,
-    provenance: ProvenanceOptions,
-    files: StoreOptions,
-    voice: VoiceOptions,
-    database: DatabaseOptions,
-) -> int:
-    """Find damage in stores: broken records and CRCs, contradictions between log, queues, index, checkpoint, cursors.
-
-    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings whose code begins with
-    start- predict what the broker's next start would truncate, skip or delete, by the rules of its version. The lines
-    on stderr advise what to do. The exit status is 1 if there is an error or a warning, or with --fail-on if a row
-    meets that condition.
-    """
-    from rmqtx.verdicts.verify.copies import with_copy_findings
-    from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
-
-    depth.check()
-    _refuse_unfit(depth, files, database)
-    listing = _listing(output, where, fail_on, limit, voice, with_meta=provenance.with_meta)
-    opened = open_stores(store, StoreOptions(files.commit_log))
-    refuse_inside(output.output, opened.stores)
-    state = _state_file(depth, opened.stores)
-    say_consistency(opened.stores, voice)
-    say_conf_notes(opened.stores, files, voice)
+def run(options: VerifyCommand) -> int:
+    """Run the command; return its exit status."""
+    _check(options.depth)
+    _refuse_unfit(options.depth, options.files, options.database)
+    listing = _listing(
+        options.output, options.where, options.fail_on, options.limit, options.voice,
+        with_meta=options.provenance.with_meta,
+    )
+    opened = open_stores(options.store, StoreOptions(options.files.commit_log))
+    refuse_inside(options.output.output, opened.stores)
+    state = _state_file(options.depth, opened.stores)
+    say_consistency(opened.stores, options.voice)
+    say_conf_notes(opened.stores, options.files, options.voice)
     for one in opened.stores:
         if one.has("consumequeue") and not one.index_files and not one.has("index"):
-            voice.note(f"{one.root}: no index to compare; rmqtx rebuild index writes one, in a copy")
-    with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
-        job = _job(depth, files, database.read(opened.stores, run.engine))
-        reading = _reading(job, opened.stores, run, depth, state, voice)
-        is_partial = depth.quick or depth.max_duration is not None
+            options.voice.note(f"{one.root}: no index to compare; rmqtx rebuild index writes one, in a copy")
+    with engine_run(
+        options.context, "verifying", opened.stores, listing, options.database.engine_of(options.engine),
+        options.provenance,
+    ) as run:
+        job = _job(options.depth, options.files, read_database(options.database, opened.stores, run.engine))
+        reading = _reading(job, opened.stores, run, options.depth, state, options.voice)
+        is_partial = options.depth.quick or options.depth.max_duration is not None
         reading.batches = with_copy_findings(
-            iter(reading.batches), opened.stores, job.settings_of, is_partial=is_partial, say=voice.note
+            iter(reading.batches), opened.stores, job.settings_of, is_partial=is_partial, say=options.voice.note
         )
-        counted = _written(reading, listing, depth)
+        counted = _written(reading, listing, options.depth)
     _say_amounts(reading, listing)
-    is_failure = listing.has_failed if fail_on is not None else counted.is_failure
-    of_release = _other_release(opened.stores, job, depth.start_with, voice)
+    is_failure = listing.has_failed if options.fail_on is not None else counted.is_failure
+    of_release = _other_release(opened.stores, job, options.depth.start_with, options.voice)
     return exit_status.FINDINGS if is_failure else of_release
+
+
+def _check(depth: DepthOptions) -> None:
+    """Refuse options that exclude each other.
+
+    Raises: BadRequest.
+    """
+    if depth.quick and depth.full:
+        raise BadRequest("--quick and --full exclude each other")
+    if depth.state is not None and depth.max_duration is None:
+        raise BadRequest("--state needs --max-duration")
+
+
+def _level(depth: DepthOptions) -> str:
+    """The depth, as `Verify` takes it."""
+    return QUICK if depth.quick else FULL if depth.full else DEFAULT
 
 
 def _other_release(stores: list[Store], job: Verify, version: str | None, voice: Voice) -> int:
     """Print what the release of --start-with does with the open transactions of each store; return the exit status."""
     if version is None:
         return exit_status.DONE
-    from rmqtx.readers.store.broker_settings import broker_settings, known_version
-    from rmqtx.verdicts.audit.other_release import with_release
-    from rmqtx_cli.pages.other_release import other_release_lines
-
     status = exit_status.DONE
     for one in stores:
         if one.in_use:
@@ -198,10 +119,6 @@ def _other_release(stores: list[Store], job: Verify, version: str | None, voice:
 def _listing(
     output: OutputOptions, where: str | None, fail_on: str | None, limit: int | None, voice: Voice, *, with_meta: bool
 ) -> Listing:
-    from rmqtx.readers.model.tables import FINDINGS
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import VIEWS, View
-
     view = View(VIEWS["findings"].columns, "" if where is None else "no finding meets the condition")
     return Listing(FINDINGS, view, output, where, fail_on, limit, voice, with_meta)
 
@@ -210,8 +127,6 @@ def _reading(
     job: Verify, stores: list[Store], run: EngineRun, depth: DepthOptions, state: Path | None, voice: Voice
 ) -> Reading:
     """Return the findings of all files, or of those read within --max-duration."""
-    from rmqtx_cli.monitoring.verify_state import within_budget
-
     if depth.max_duration is None or state is None:
         return run.engine.run_job(job, stores, progress=run.progress)
     return within_budget(job, stores, run.engine, depth.max_duration, state, voice, run.progress)
@@ -219,19 +134,15 @@ def _reading(
 
 def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
     """Write the counts and the findings; return the counts."""
-    from rmqtx.verdicts.verify.verify import NOT_EXAMINED
-
     counted = _FindingCounts()
     listing.write(
         counted.watching(reading), to_the_end=True,
-        answer=lambda: counted.lines(NOT_EXAMINED[depth.level], is_partial=depth.max_duration is not None),
+        answer=lambda: counted.lines(NOT_EXAMINED[_level(depth)], is_partial=depth.max_duration is not None),
     )
     return counted
 
 
 def _say_amounts(reading: Reading, listing: Listing) -> None:
-    from rmqtx_cli.output.accounting import accounting
-
     listing.say_limit("finding")
     if (amounts := accounting(reading)) is not None:
         listing.voice.note(amounts)
@@ -242,16 +153,13 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
 
     Raises: BadRequest.
     """
-    from rmqtx.readers.model.releases import parse_version
-    from rmqtx.readers.store.broker_settings import known_version
-
     if depth.start_with is not None:
         known_version(depth.start_with)
         if files.broker_version is not None:
             raise BadRequest("--start-with and --broker-version exclude each other")
     if files.broker_version is not None:
         parse_version(files.broker_version)
-    if database.address is not None and (depth.quick or depth.max_duration is not None):
+    if address_of(database) is not None and (depth.quick or depth.max_duration is not None):
         advice = "leave out --quick and --max-duration"
         raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
 
@@ -261,9 +169,6 @@ def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
 
     Raises: BadRequest for a file inside a store.
     """
-    from rmqtx_cli.monitoring.verify_state import state_file
-    from rmqtx_cli.sources.opening import refuse_inside
-
     if depth.max_duration is None:
         return None
     state = depth.state or state_file(stores)
@@ -272,12 +177,9 @@ def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
 
 
 def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | None) -> Verify:
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx.verdicts.verify.verify import Verify
-
     settings = tuple(sorted(read_broker_conf(files.broker_conf).items())) if files.broker_conf else ()
     version = depth.start_with or files.broker_version
-    return Verify(depth.level, version, settings, table, is_next=depth.start_with is not None)
+    return Verify(_level(depth), version, settings, table, is_next=depth.start_with is not None)
 
 
 #: Damage that makes a start end the log, or fail: `rmqtx salvage` leaves it out of a copy. In a copy that it made, lost
@@ -305,8 +207,6 @@ class _FindingCounts:
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches with advice that works on their stores, and count them."""
-        from rmqtx_cli.words.of_old_stores import fitted_rows
-
         for unfitted in batches:
             batch = fitted_rows(unfitted)
             codes = batch["code"].to_pylist()

@@ -3,118 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.commands import Example
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import FormatOption, OutputOptions, RowForm, StoreOptions, VoiceOptions
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.repairs.bundles.bundle import BUNDLED, Bundle, BundleSource, make_bundle, refuse_target
+from rmqtx.repairs.bundles.redaction import redaction_key
+from rmqtx_cli.commands.declared.data import BundleCommand
+from rmqtx_cli.options.options import OutputOptions, StoreOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.sources.opening import open_stores, refuse_inside
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, size, stored_text
-
-if TYPE_CHECKING:
-    from rmqtx.repairs.bundles.bundle import Bundle, BundleSource
-    from rmqtx_cli.output.views import View
-
-NAME = "bundle"
-EXAMPLES = (
-    Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction with all its records"),
-    Example("rmqtx bundle STORE --transaction ORDER-4711 --redact -o case.tar.xz", "without bodies and names"),
-    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "what shows the findings of verify with one code"),
-    Example(
-        "rmqtx bundle STORE --transaction ID --redact --redact-key-file key -o two.tar.xz",
-        "with the pseudonyms of an earlier bundle",
-    ),
-)
-
-StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Root of a broker's store, the directory that contains commitlog/")
-]
-TransactionOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--transaction", "-t", parser=stored_text, metavar="ID",
-        help="Transaction id, message id of any of its records, or business key; repeatable",
-    ),
-]
-FindingOption = Annotated[
-    list[str] | None,
-    typer.Option("--finding", metavar="CODE", help="Code of a finding of rmqtx verify; repeatable"),
-]
-ArchiveOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.tar.xz", help="Archive to write; it must not exist yet")
-]
-DirectoryOption = Annotated[
-    Path | None, typer.Option("--to", metavar="DIR", help="Write a directory instead; it must not exist yet")
-]
-RedactOption = Annotated[
-    bool,
-    typer.Option(
-        "--redact",
-        help="Replace bodies by length and keyed hash; names, ids, keys and hosts by stable pseudonyms",
-    ),
-]
-KeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--redact-key-file", metavar="FILE",
-        help="Key of the pseudonyms, created if FILE does not exist; default: a random key that is not kept",
-    ),
-]
-NoScanOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-scan", help="Read queues and index instead of the whole log: fast, but damage in the log is not seen"
-    ),
-]
+from rmqtx_cli.words.text import count, size
 
 
-@with_option_groups
-def command(
-    store: StoreArgument,
-    transaction: TransactionOption = None,
-    finding: FindingOption = None,
-    output: ArchiveOption = None,
-    to: DirectoryOption = None,
-    redact: RedactOption = False,
-    redact_key_file: KeyOption = None,
-    no_scan: NoScanOption = False,
-    output_format: FormatOption = None,
-    *,
-    form: RowForm,
-    files: StoreOptions,
-    voice: VoiceOptions,
-) -> int:
-    """Write the smallest part of a store that still shows some transactions, or some findings of verify.
-
-    The bundle is a store with the same offsets, and every reading command can read it; it contains only the selected
-    records.
-    It is read back and compared before it gets its name. The rows list the id of each transaction in the bundle.
-    """
-    from rmqtx.repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
-    from rmqtx.repairs.bundles.redaction import redaction_key
-    from rmqtx_cli.output.listing import Listing
-
-    if not transaction and not finding:
+def run(options: BundleCommand) -> int:
+    """Run the command; return its exit status."""
+    if not options.transaction and not options.finding:
         raise BadRequest("no transaction or finding given", advice="add --transaction ID or --finding CODE")
-    if (output is None) == (to is None):
+    if (options.output is None) == (options.to is None):
         raise BadRequest("exactly one place for the bundle is required", advice="give -o FILE.tar.xz or --to DIR")
-    if redact_key_file is not None and not redact:
+    if options.redact_key_file is not None and not options.redact:
         raise BadRequest("--redact-key-file needs --redact")
-    listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format, form=form), voice=voice)
-    target = output if output is not None else to
+    listing = Listing(
+        BUNDLED, view(), OutputOptions(output_format=options.output_format, form=options.form), voice=options.voice
+    )
+    target = options.output if options.output is not None else options.to
     assert target is not None
-    source = _source(store, files, (target, redact_key_file))
-    refuse_target(target, is_archive=output is not None)
-    key = redaction_key(redact_key_file) if redact else None
+    source = _source(options.store, options.files, (target, options.redact_key_file))
+    refuse_target(target, is_archive=options.output is not None)
+    key = redaction_key(options.redact_key_file) if options.redact else None
     made = make_bundle(
-        source, transaction or (), finding or (), target, is_archive=output is not None, key=key, scan=not no_scan
+        source, options.transaction or (), options.finding or (), target, is_archive=options.output is not None,
+        key=key, scan=not options.no_scan
     )
     listing.write(iter(made.transactions.to_batches()))
-    return _say_made(made, voice)
+    return _say_made(made, options.voice)
 
 
 def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
@@ -122,10 +47,6 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
 
     Raises: BadRequest.
     """
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx.repairs.bundles.bundle import BundleSource
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside
-
     stores = open_stores([path], files).stores
     if len(stores) != 1:
         raise BadRequest(f"{path} matches {len(stores)} stores", advice="give one store")
@@ -151,8 +72,6 @@ def _say_made(made: Bundle, voice: Voice) -> int:
 
 def view() -> View:
     """Return the view of a bundle's transactions."""
-    from rmqtx_cli.output.views import ALWAYS, View, plain
-
     return View(
         (
             plain("transaction_id", ALWAYS), plain("bundle_transaction_id", ALWAYS, "in the bundle"), plain("state"),

@@ -5,122 +5,75 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import pyarrow as pa
 
+from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.repairs.changes.change_sets import ChangeSet
+from rmqtx.repairs.changes.execution import Destination, carried_out
+from rmqtx.repairs.cursors.cursors import (
+    CURSOR_EFFECTS,
+    KINDS,
+    UNWANTED,
+    Effects,
+    Move,
+    change_set,
+    effects,
+    moves,
+    receipt_of_moves,
+)
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.acting.acting import DryRunOption, YesOption
-from rmqtx_cli.commands import Example, epilog
+from rmqtx_cli.commands.declared.repair import CursorCommand
 from rmqtx_cli.options.asking import agreed
-from rmqtx_cli.options.command_tree import CommandTree
-from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import ReceiptOptions, VoiceOptions
-from rmqtx_cli.sources.offline import OfflineOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.pages.check_alive import check_sentence
+from rmqtx_cli.sources.offline import locked_offline
 from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.command_names import LINES
+from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count
 
-if TYPE_CHECKING:
-    from rmqtx.readers.store.store import Store
-    from rmqtx.repairs.changes.change_sets import ChangeSet
-    from rmqtx.repairs.changes.execution import Destination
-    from rmqtx.repairs.cursors.cursors import Effects, Move
-    from rmqtx_cli.output.views import View
 
-NAME = "cursor"
-EXAMPLES = (
-    Example(
-        "rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run",
-        "list the transactions that this would affect",
-    ),
-    Example("rmqtx cursor set --half 4712 --store STORE --to COPY", "skip a half message that stops the check"),
-    Example(
-        "rmqtx cursor set --half 4000 --op 900 --store STORE --in-place --undo cursors.undo",
-        "check passed transactions again, with the op messages of decided ones",
-    ),
-)
-
-app = CommandTree(help="Set the cursors of the transaction check in a stopped broker's files.")
-
-HalfOption = Annotated[
-    int | None, typer.Option("--half", min=0, metavar="N", help="Half queue offset that the check reads next")
-]
-OpOption = Annotated[
-    int | None, typer.Option("--op", min=0, metavar="M", help="Op queue offset that the check reads next")
-]
-ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Reason, kept in the receipt")
-]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="EFFECT", help="Accept this effect: abandoned or asked-again; needs --reason; repeatable"
-    ),
-]
-
-
-@with_option_groups
-def command(
-    half: HalfOption = None,
-    op: OpOption = None,
-    reason: ReasonOption = None,
-    override: OverrideOption = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    *,
-    output: ReceiptOptions,
-    voice: VoiceOptions,
-    offline: OfflineOptions,
-) -> int:
-    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in the files of a stopped broker.
-
-    Changes config/consumerOffset.json and its backup, with enableLmq config/lmqConsumerOffset.json. The rows list the
-    transactions that the broker would then treat differently: abandoned ones are undecided and no longer checked,
-    asked-again ones are decided and checked again, discarded-unasked ones are too old or checked too often: the broker
-    discards a copy without asking. Taken-up ones are undecided or discarded and checked again; never-asked ones are
-    read by the check with the present cursors only: a line names the place where the check is then stopped. Abandoned
-    and asked-again ones are refused, unless overridden; without --broker-conf also decided ones that are discarded
-    unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op
-    cursor back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
-    """
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.check_alive import check_sentence
-
-    _check(override, reason)
-    listing = Listing(CURSOR_EFFECTS, view(), output.rows, voice=voice)
-    conf = {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
-    with offline.locked(voice) as (store, settings_of, destination, opened):
-        wanted = moves(store, settings_of(store), conf, half=half, op=op)
+def run(options: CursorCommand) -> int:
+    """Run the command; return its exit status."""
+    _check(options.override, options.reason)
+    listing = Listing(CURSOR_EFFECTS, view(), options.output.rows, voice=options.voice)
+    conf = {} if options.offline.broker_conf is None else read_broker_conf(options.offline.broker_conf)
+    with locked_offline(options.offline, options.voice) as (store, settings_of, destination, opened):
+        wanted = moves(store, settings_of(store), conf, half=options.half, op=options.op)
         changes = change_set(store, wanted)
         for move in wanted:
-            voice.note(_way(move))
+            options.voice.note(_way(move))
         found = effects(store, wanted, changes, settings_of, opened)
         rows = found.rows
         listing.write(_batches(rows))
         for stop in found.stops:
-            voice.note(f"with the new cursors {check_sentence(stop)}")
+            options.voice.note(f"with the new cursors {check_sentence(stop)}")
         if found.lacks:
-            voice.note(
+            options.voice.note(
                 f"evidence is missing or damaged ({', '.join(found.lacks)}): more transactions may be affected - "
                 f"rmqtx verify {quoted(store.root)}"
             )
-        if _is_refused(found, override or (), has_conf=offline.broker_conf is not None):
+        if _is_refused(found, options.override or (), has_conf=options.offline.broker_conf is not None):
             return exit_status.REFUSED_BY_GUARD
         status = exit_status.INCOMPLETE if found.lacks else exit_status.DONE
-        if dry_run:
-            voice.note("nothing was done: --dry-run")
+        if options.dry_run:
+            options.voice.note("nothing was done: --dry-run")
             return status
-        if not yes and not agreed(f"{offline.warning}: set the cursors"):
+        if not options.yes and not agreed(f"{options.offline.warning}: set the cursors"):
             say.line("rmqtx: nothing was done")
             return exit_status.REFUSED_BY_GUARD
-        receipt_id, journal = _carried_out(wanted, changes, store, destination, opened, reason, override or ())
-        offline.say_where(voice)
-        voice.note(f"receipt {receipt_id} is in {journal}")
+        receipt_id, journal = _carried_out(
+            wanted, changes, store, destination, opened, options.reason, options.override or ()
+        )
+        options.offline.say_where(options.voice)
+        options.voice.note(f"receipt {receipt_id} is in {journal}")
     return status
 
 
@@ -129,11 +82,6 @@ def _carried_out(
     reason: str | None, overrides: Sequence[str],
 ) -> tuple[str, Path]:
     """Set the cursors, read them back, write the receipt; return its id and its journal."""
-    from rmqtx.readers.cursors.cursors import check_cursors
-    from rmqtx.repairs.changes.execution import carried_out
-    from rmqtx.repairs.cursors.cursors import receipt_of_moves
-    from rmqtx.repairs.receipts.journal import Journal
-
     journal = Journal()
     with receipt_of_moves(journal, store, wanted, destination, reason=reason, overrides=overrides) as made:
         about = [f"{_way(move)} (receipt {made.receipt_id})" for move in wanted]
@@ -144,13 +92,9 @@ def _carried_out(
     return made.receipt_id, journal.path
 
 
-app.command("set", short_help=LINES[NAME], epilog=epilog(EXAMPLES))(command)
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:
-    from rmqtx.repairs.cursors.cursors import UNWANTED
-    from rmqtx_cli.words.near import did_you_mean
-
     for name in override or ():
         if name not in UNWANTED:
             raise BadRequest(f"no effect {name!r}", advice=did_you_mean(name, list(UNWANTED)))
@@ -168,8 +112,6 @@ def _is_refused(effects: Effects, override: Sequence[str], *, has_conf: bool) ->
 
     `has_conf`: the settings that decide whether the check asks a producer are known, not the defaults.
     """
-    from rmqtx.repairs.cursors.cursors import KINDS, UNWANTED
-
     rows = effects.rows
     counts = Counter(row["kind"] for row in rows)
     found = [kind for kind in UNWANTED if counts[kind] and kind not in override]
@@ -204,8 +146,6 @@ def _prove(wanted: Sequence[Move], found: Any) -> None:
 
     Raises: AssertionError if they differ, which would be a bug.
     """
-    from rmqtx.readers.store.store import HALF_TOPIC
-
     for move in wanted:
         cursors = found.half if move.topic == HALF_TOPIC else found.op
         assert cursors is not None
@@ -213,17 +153,11 @@ def _prove(wanted: Sequence[Move], found: Any) -> None:
 
 
 def _batches(rows: Sequence[dict[str, Any]]) -> Any:
-    import pyarrow as pa
-
-    from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
-
     return iter([pa.RecordBatch.from_pylist(list(rows), schema=CURSOR_EFFECTS)] if rows else [])
 
 
 def view() -> View:
     """Return the view of affected transactions."""
-    from rmqtx_cli.output.views import ALWAYS, View, plain
-
     return View(
         (
             plain("kind", ALWAYS), plain("transaction_id", ALWAYS), plain("topic", 4),

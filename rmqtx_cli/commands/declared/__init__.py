@@ -1,0 +1,1 @@
+"""The commands as declared: options, help, examples. Help and completion import only these, so they load no Arrow."""
