@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.remoting.protocol.addresses import is_address, several
 from rmqtx_cli.options.configuration import own_name_servers
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import stored_text
@@ -113,18 +112,6 @@ class LiveOptions:
     def is_asked(self) -> bool:
         """Whether the command line, NAMESRV_ADDR or the configuration file names live brokers."""
         return self.is_explicit or bool(own_name_servers())
-
-    @property
-    def name_server_addresses(self) -> list[str]:
-        """Addresses of the name servers.
-
-        NAMESRV_ADDR and the configuration file are ignored if the command line gives all brokers by address.
-        Raises: BadRequest.
-        """
-        text = self.namesrv
-        if text is None and not (self.broker and all(is_address(name) for name in self.broker)):
-            text = own_name_servers()
-        return several(text or "")
 
     def instead_of(self, stores: Sequence[object], advice: str) -> bool:
         """Whether to read live brokers instead of stores.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ class BrokerOpener:
     def looked_up(self) -> Iterator[BrokerSource]:
         """See `SourceOpener`. Connections end with the block."""
         from rmqtx.remoting.connections.batched_reads import Pace
+        from rmqtx_cli.sources.live_brokers import open_live  # with TLS, which files do not need
 
         with open_live(self.options) as live:
             yield BrokerSource(live, Pace(self.rate), self.live, self.voice)
@@ -94,6 +94,7 @@ class BrokerOpener:
     def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
         """See `SourceOpener`. Connections end with the block."""
         from rmqtx.remoting.connections.batched_reads import Pace
+        from rmqtx_cli.sources.live_brokers import open_live  # with TLS, which files do not need
 
         with open_live(self.options) as live:
             yield BrokerTables(live, Pace(self.rate), self.voice)

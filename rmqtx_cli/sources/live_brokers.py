@@ -14,9 +14,10 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.credentials import from_environment, from_file, is_readable_by_others
 from rmqtx.remoting.connections.discovery import LostBroker, NameServers, chosen_brokers
 from rmqtx.remoting.connections.transport import KEY_PASSWORD, tls_context
-from rmqtx.remoting.protocol.addresses import with_namespace
+from rmqtx.remoting.protocol.addresses import is_address, several, with_namespace
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
+from rmqtx_cli.options.configuration import own_name_servers
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.words import say
 
@@ -42,6 +43,18 @@ class Live:
         return ", ".join(broker.root for broker in self.brokers)
 
 
+def name_server_addresses(live: LiveOptions) -> list[str]:
+    """Addresses of the name servers.
+
+    NAMESRV_ADDR and the configuration file are ignored if the command line gives all brokers by address.
+    Raises: BadRequest.
+    """
+    text = live.namesrv
+    if text is None and not (live.broker and all(is_address(name) for name in live.broker)):
+        text = own_name_servers()
+    return several(text or "")
+
+
 def full_name(live: LiveOptions, name: str) -> str:
     """Name of a topic or group with the namespace of --namespace, added where the given name has none."""
     return with_namespace(name, live.namespace)
@@ -54,7 +67,7 @@ def open_live(live: LiveOptions, *, without_lost: bool = False) -> Iterator[Live
     `without_lost`: go on without brokers that cannot be reached, if there are others.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
-    addresses = live.name_server_addresses
+    addresses = name_server_addresses(live)
     if not addresses and not live.broker:
         raise BadRequest("no live broker given", advice="add -n HOST:PORT (a name server) or --broker HOST:PORT")
     with Client(_settings(live)) as client:

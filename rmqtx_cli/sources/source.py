@@ -15,6 +15,8 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions, SourceOptions
+from rmqtx_cli.sources.brokers import BrokerOpener
+from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.words.say import Voice
 
@@ -157,13 +159,9 @@ def chosen_opener(
     if not live.instead_of(stores, advice):
         if rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
-        from rmqtx_cli.sources.files import FileOpener
-
         return FileOpener(stores, files, database, voice)
     refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(database)})
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
-    from rmqtx_cli.sources.brokers import BrokerOpener  # with TLS, which files do not need
-
     return BrokerOpener(live, voice, rate, trace_topic)
 
 

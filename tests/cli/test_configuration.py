@@ -11,6 +11,7 @@ import pytest
 
 from rmqtx_cli.options.configuration import KEYS, configuration
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.sources.live_brokers import name_server_addresses
 from rmqtx_cli.words.exit_status import DONE, UNREACHABLE, UNREADABLE, USAGE
 from tests.cli.conftest import Run
 
@@ -132,12 +133,12 @@ def test_name_servers_come_from_the_file_last(
     rmqtx: Run, config: Write, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config('namesrv = "127.0.0.1:1"\n')
-    assert LiveOptions().name_server_addresses == ["127.0.0.1:1"]
+    assert name_server_addresses(LiveOptions()) == ["127.0.0.1:1"]
     assert rmqtx("pending").status == UNREACHABLE
     assert rmqtx("pending", common, "--quiet").status == DONE
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:2")
-    assert LiveOptions().name_server_addresses == ["127.0.0.1:2"]
-    assert LiveOptions(namesrv="127.0.0.1:3").name_server_addresses == ["127.0.0.1:3"]
+    assert name_server_addresses(LiveOptions()) == ["127.0.0.1:2"]
+    assert name_server_addresses(LiveOptions(namesrv="127.0.0.1:3")) == ["127.0.0.1:3"]
     config(f'store = "{common}"\n')
     assert rmqtx("pending").status == UNREACHABLE, "NAMESRV_ADDR means live brokers, whatever the file says"
 

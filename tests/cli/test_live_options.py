@@ -14,7 +14,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.sources.live_brokers import open_live
+from rmqtx_cli.sources.live_brokers import name_server_addresses, open_live
 
 ADVICE = "give one"
 
@@ -76,10 +76,10 @@ def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("NAMESRV_ADDR", "h:1")
     assert LiveOptions().instead_of(["store"], ADVICE) is False
     assert LiveOptions().instead_of([], ADVICE) is True
-    assert LiveOptions(namesrv="h:2").name_server_addresses == ["h:2"]
-    assert LiveOptions().name_server_addresses == ["h:1"]
-    assert LiveOptions(broker=["127.0.0.1:1"]).name_server_addresses == []
-    assert LiveOptions(broker=["name"]).name_server_addresses == ["h:1"]
+    assert name_server_addresses(LiveOptions(namesrv="h:2")) == ["h:2"]
+    assert name_server_addresses(LiveOptions()) == ["h:1"]
+    assert name_server_addresses(LiveOptions(broker=["127.0.0.1:1"])) == []
+    assert name_server_addresses(LiveOptions(broker=["name"])) == ["h:1"]
 
 
 @pytest.mark.parametrize(
