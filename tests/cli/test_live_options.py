@@ -5,42 +5,42 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
-from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.grouped_options import typer_function
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.sources.live_brokers import name_server_addresses, open_live
 
 ADVICE = "give one"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Doing:
+    """Do it."""
+
+    context: typer.Context
+    ids: Annotated[list[str], typer.Argument()]
+    reason: Annotated[str | None, typer.Option("--reason")] = None
+    live: LiveOptions
+
+
 def test_a_command_gets_its_own_and_the_live_ones() -> None:
-    seen: dict[str, Any] = {}
-
-    @with_option_groups
-    def command(
-        context: typer.Context, ids: Annotated[list[str], typer.Argument()],
-        reason: Annotated[str | None, typer.Option("--reason")] = None, *, live: LiveOptions,
-    ) -> None:  # fmt: skip
-        """Do it."""
-        seen.update(ids=ids, reason=reason, live=live, command=context.info_name)
-
+    seen: list[Doing] = []
+    function = typer_function(Doing, seen.append)
     own = typer.Typer()
-    own.command()(command)
+    own.command()(function)
     line = ["A", "B", "--reason", "x", "-n", "h:1", "--broker", "b", "--broker", "c:2", "--timeout", "3s", "--tls"]
     own(line, prog_name="do", standalone_mode=False)
-    assert seen["ids"] == ["A", "B"]
-    assert seen["reason"] == "x"
-    assert seen["command"] == "do"
-    assert seen["live"] == LiveOptions("h:1", ["b", "c:2"], timeout=3000, tls=True)
-    assert list(inspect.signature(command).parameters)[:4] == ["context", "ids", "reason", "namesrv"]
-    assert "live" not in inspect.signature(command).parameters
-    assert command.__doc__ == "Do it."
+    assert (seen[0].ids, seen[0].reason, seen[0].context.info_name) == (["A", "B"], "x", "do")
+    assert seen[0].live == LiveOptions("h:1", ["b", "c:2"], timeout=3000, tls=True)
+    assert list(inspect.signature(function).parameters)[:4] == ["context", "ids", "reason", "namesrv"]
+    assert "live" not in inspect.signature(function).parameters
+    assert function.__doc__ == "Do it."
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,21 @@ class Outer:
     timeout: Annotated[int, typer.Option("--other-timeout")] = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    first: Annotated[bool, typer.Option("--first")] = False
+    outer: Outer
+    timeout: Annotated[int, typer.Option("--timeout")] = 5
+
+
 def test_groups_stand_where_they_are_asked_for_and_leave_alone_what_a_command_has_itself() -> None:
-    seen: dict[str, Any] = {}
-
-    @with_option_groups
-    def command(
-        first: Annotated[bool, typer.Option("--first")] = False, *, outer: Outer,
-        timeout: Annotated[int, typer.Option("--timeout")] = 5,
-    ) -> None:  # fmt: skip
-        seen.update(first=first, outer=outer, timeout=timeout)
-
-    assert list(inspect.signature(command).parameters) == ["first", "needed", "deep", "timeout"]
+    seen: list[Grouped] = []
+    function = typer_function(Grouped, seen.append)
+    assert list(inspect.signature(function).parameters) == ["first", "needed", "deep", "timeout"]
     own = typer.Typer()
-    own.command()(command)
+    own.command()(function)
     own(["--needed", "x", "--deep", "2", "--timeout", "7"], prog_name="do", standalone_mode=False)
-    assert seen == {"first": False, "outer": Outer("x", Inner(2)), "timeout": 7}
+    assert seen == [Grouped(first=False, outer=Outer("x", Inner(2)), timeout=7)]
 
 
 def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
