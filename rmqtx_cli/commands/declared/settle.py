@@ -294,7 +294,6 @@ class PlanCommand(Command):
             "rmqtx plan commit --from-trace -n 10.0.0.1:9876 --reason OPS-4713 -o plan.json",
             "pending ones that their producers committed, by message traces",
         ),
-        Example("rmqtx plan show plan.json", "print the plan"),
         Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
     )
 
