@@ -222,6 +222,9 @@ ANY_QUERY_SPAN = Change(
     "a query by key may span any time, not only queryMessageMaxTimeSpan hours",
     "seen: 3.1.4 refuses, 3.2.6 answers", since=(3, 2, 0),
 )  # fmt: skip
+UNIQ_KEY_INDEXED = Change(
+    "the index has an entry for the property UNIQ_KEY of each message", "seen: 4.2.0, not 3.2.6", since=(4, 0, 0),
+)
 QUEUE_LIMIT = Change(
     "by default the broker drops requests that wait too long in its queue (brokerFastFailureEnable)",
     "broker/latency/BrokerFastFailure.java", since=(4, 0, 0),

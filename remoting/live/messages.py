@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.releases import UNIQ_KEY_INDEXED
 from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.live.record_reads import HOLE_RECORDS_MAX, LiveReads
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-
-#: Earlier brokers have no index entries by UNIQ_KEY: seen on 3.2.6, not on 4.2.0.
-_INDEXED_SINCE = (4, 0, 0)
 
 
 def messages_with_id(
@@ -27,7 +25,7 @@ def messages_with_id(
     """
     topic, queue_id = place
     low = facts.settings.version_low
-    is_indexed = facts.has_index and low is not None and low >= _INDEXED_SINCE
+    is_indexed = facts.has_index and low is not None and UNIQ_KEY_INDEXED.holds(low)
     until_ms = facts.index_whole_since_ms if is_indexed else None
     reads = LiveReads(facts, Pace())
     try:

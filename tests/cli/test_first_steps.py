@@ -81,7 +81,7 @@ def test_a_directory_above_stores(rmqtx: Run, common: Path, tmp_path: Path, coun
 def test_an_archive_must_be_unpacked(rmqtx: Run, tmp_path: Path, name: str, command: str | None) -> None:
     (tmp_path / name).touch()
     err = rmqtx("pending", tmp_path / name).err
-    assert (f"copy_of it: {command} {tmp_path / name}" in err) == (command is not None)
+    assert (f"unpack it: {command} {tmp_path / name}" in err) == (command is not None)
     assert "the directory that contains commitlog/" in err
 
 

@@ -57,7 +57,7 @@ def test_the_runbook_runs(desk: Path, rmqtx: Run, request: pytest.FixtureRequest
             blocks[number] = f"{kind}\n{transcripts.text_of(head, steps)}"
     lines = text.splitlines()
     # A database, and a trace of producers, are not here.
-    left_out = ("jdbc:", "decisions.csv")
+    left_out = ("jdbc:", "--trace", "--from-trace")
     mine = [line for line in lines if line.startswith(("rmqtx ", "$ rmqtx ")) and not any(w in line for w in left_out)]
     assert commands == len(mine)
     check(PAGE, text, "```".join(blocks), request)

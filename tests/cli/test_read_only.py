@@ -85,7 +85,7 @@ ACTS: dict[str, list[list[str]]] = {
 #: read what `check` reads; and the archive of packages, which reads no store.
 OTHERS = frozenset(
     {
-        "apply", "undo", "answer", "probe", "drain", "release", "holds", "receipts", "exporter",
+        "apply", "redeliver", "undo", "answer", "probe", "drain", "release", "holds", "receipts", "exporter",
         "watch", "spark-archive", "producers", "triage",
     }
 )

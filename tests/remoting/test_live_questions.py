@@ -150,8 +150,9 @@ def test_ids_alone_are_found_without_checks_producers_and_causes(
         row = next(row for row in rows if row["keys"] and " " not in row["keys"])
         names = (row["transaction_id"], row["keys"])
         shown = [live_lookups.show([one.broker], name).table()["transaction_id"].to_pylist() for name in names]
-        for unused in ("live_stops", "predict_from_live", "with_producers", "habits_of"):
+        for unused in ("live_stops", "predict_from_live", "with_producers"):
             monkeypatch.delattr(live_lookups, unused)
+        monkeypatch.delattr("rmqtx.verdicts.causes.judging.habits_of")
         found = [live_lookups.show([one.broker], name, only_ids=True).table() for name in names]
         assert [table.column_names for table in found] == [["transaction_id"]] * len(names)
         assert [table["transaction_id"].to_pylist() for table in found] == shown

@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "action": (
         lambda p: p["steps"][0].update(action="explode"),
-        'steps[0].action: expected one of commit, rollback, discard, resume, close, found "explode"',
+        'steps[0].action: expected one of commit, rollback, discard, resume, close, redeliver, found "explode"',
     ),
     "state": (
         lambda p: p["steps"][0].update(state="PENDNG"),

@@ -12,7 +12,6 @@ import pytest
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
-from tests.field import field_stores
 from tests.forge.stores import settings_of, unpacked
 from tests.spark.growing import Growing
 from tests.verdicts.following import Followed
@@ -52,7 +51,6 @@ FACTS = {
     "groups": ("common-5.3.3", without("subscriptionGroup.json", "subscriptionGroupTable", "warehouse")),
     "light queues": ("lmqhalf-5.5.0", away("consumequeue/%LMQ*")),
     "last op message": ("killed-5.3.3", away(f"consumequeue/{OP_TOPIC}")),
-    "traces": ("trace-dropped-5.3.3", away("index/*")),
 }
 
 
@@ -64,12 +62,10 @@ def of_slave(store: Store) -> BrokerSettings:
 @pytest.mark.parametrize("fact", FACTS)
 def test_a_fact_that_changes_is_in_the_causes(fact: str, tmp_path: Path) -> None:
     name, change = FACTS[fact]
-    in_field = name.startswith("trace")
-    whole = field_stores(name, tmp_path / "field") / "store" if in_field else unpacked(name)
-    growing = Growing(whole, tmp_path / "copy")
+    growing = Growing(unpacked(name), tmp_path / "copy")
     growing.write_to(growing.end)
     (tmp_path / "beside").mkdir()
-    settings = broker_settings if in_field else of_slave if name.startswith("common") else settings_of(name)
+    settings = of_slave if name.startswith("common") else settings_of(name)
     followed = Followed([growing.root], tmp_path / "checkpoint", settings, used_at_ms=4_000_000_000_000)
     first = followed.assert_current()["causes"].to_pylist()
     change(growing.root, tmp_path / "beside")
