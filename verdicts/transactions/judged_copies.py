@@ -216,6 +216,12 @@ class JudgedCopies:
             return np.zeros(self.chains.count, np.int64)
         return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
 
+    @cached_property
+    def loses_final(self) -> Bools:
+        """Which transactions have a COMMIT record that the next start cuts off the log."""
+        finals = self.chains.finals
+        return finals.any_of(_are_cut(finals, self.chains.views))
+
     def per_transaction(self, number_of: ViewNumber) -> Int64s:
         """Return a number of each transaction's store."""
         numbers = [number_of(self.chains.views[name]) for name in self.chains.stores]

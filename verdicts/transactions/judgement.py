@@ -72,7 +72,9 @@ class Judgement:
             may_lack_final |= rule.may_lack_final(one)
         # A decision on a prepared record with an open slot writes one more record, and closes nothing.
         is_open = copies.is_open & ~others.is_prepared
-        closable = halves.any_of(is_open)
+        # A start that cuts the log or a queue can begin the check again: it reads decided copies once more.
+        is_read_again = halves.any_of(copies.is_read_after_cut & ~others.is_prepared) & ~copies.loses_final
+        closable = halves.any_of(is_open) | is_read_again
         # If the RocksDB table was not read, it may still contain a half without op: closing the half does no harm.
         perhaps = halves.any_of(others.is_unknown & ~copies.is_settled)
         is_closable = state.are(State.COMMITTED, State.ROLLED_BACK) & (closable | perhaps)
