@@ -112,6 +112,20 @@ FOUND: dict[str, list[Step]] = {
         *(_half(number) for number in range(24)), _end(3, "commit"), _wait(7_000), {"do": "batch"}, _STOP,
         _damage("zeroed end of the half queue", 0.98),
     ],
+    # The only file of a queue has no slot: the start counts its first one. Of an op queue no round has an effect then.
+    "only-op-slot-counted": [
+        _half(0), _half(1), _wait(7_000), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _half(2), _wait(7_000),
+        _STOP, _damage("zeroed end of the op queue", 0.0),
+    ],
+    "only-half-slot-counted": [
+        _half(0), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _wait(7_000), _STOP,
+        _damage("zeroed end of the half queue", 0.0),
+    ],
+    # After a kill the recovery dispatches the op message first.
+    "only-op-slot-dispatched": [
+        _half(0), _end(0, "commit"), _wait(7_000), {"do": "batch"}, _half(1), _half(2), _wait(7_000), _STOP,
+        _damage("zeroed end of the op queue", 0.0), _damage("abort", 0.5),
+    ],
     # The half queue lost its end after a clean stop: some releases dispatch it again, and pending listed nothing.
     "queue-end-lost": [
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),

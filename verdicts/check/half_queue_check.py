@@ -149,7 +149,10 @@ class _Pass:
             return None
         read = self._read_of(place)
         if read is not None:
-            place = self._returned_instead(read)
+            slot, place = place, self._returned_instead(read)
+            if place < 0 and read.is_found and self.rules.unreadable_ends_round:
+                self.steps.append(CheckStep(Action.UNREADABLE, slot, None, self.now_ms))
+                raise _Aborted
             if place < 0:
                 return None
         own = self.appended.get(place)
@@ -342,7 +345,9 @@ class _Pass:
             found.append(op)
             size_bytes += op.length_bytes
             offset = place
-        if not found and read is not None:  # an illegal offset for the broker, as at the end
+        if not found and read is not None and read.is_found and self.rules.unreadable_ends_round:
+            raise _Aborted
+        if not found and read is not None and not read.is_found:  # an illegal offset for the broker, as at the end
             self.pulled = _Pull(None, offset)
             self.op_cursor = offset
             return

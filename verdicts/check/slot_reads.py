@@ -35,6 +35,8 @@ class SlotRead(NamedTuple):
            ends without a record. `limit`: where it ends at the latest; copies that the check appends can lie between.
            `sees_copies`: whether those copies are returned: they are in a later file of the log.
            `readable_from`: the place that the end of the log must reach before the slot's own place can be read.
+           `is_found`: the store returns no bytes for the slot, but counts it as found: the broker gets an empty list,
+           before 4.9.5 and on 5.0.0 with an exception.
     """
 
     returned: int | None
@@ -42,6 +44,7 @@ class SlotRead(NamedTuple):
     limit: int
     sees_copies: bool
     readable_from: int = NEVER_READABLE
+    is_found: bool = False
 
     def hides(self, number: int) -> bool:
         """Whether the store passes the record that gets the slot of a number, the first after the stored ones."""
@@ -121,6 +124,7 @@ def slot_reads(
         own_end = place + max(0, int(lengths[row]))
         is_ahead = not are_at_places[row] and place >= log.begin and own_end <= log.next_file(place)
         found[number] = SlotRead(
-            returned, min(limit, stored_end), limit, log.end >= next_file, own_end if is_ahead else NEVER_READABLE
+            returned, min(limit, stored_end), limit, log.end >= next_file, own_end if is_ahead else NEVER_READABLE,
+            is_found=bool(are_at_places[row]),
         )
     return found

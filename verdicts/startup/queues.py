@@ -96,9 +96,9 @@ class QueueFate:
 
     @property
     def empty_last_file(self) -> Segment | None:
-        """The last file that the start keeps, if it has no slot and the queue has some before it."""
+        """The last file that the start keeps, if it has no slot."""
         last = self.last_file
-        if last is None or not last.base_offset:
+        if last is None or (not last.base_offset and self.facts.used_end):
             return None
         return last if last.base_offset == max(self.cut_end, self.end) * self.facts.files.layout.size_bytes else None
 
@@ -167,8 +167,12 @@ def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
     return offset + int(slot["record_length_bytes"]) if rules.queue_maximum_is_end else offset
 
 
-def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
+def cut_at(
+    fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool, gets_slots: bool = False
+) -> None:
     """Cut a queue where it points after the end of the log. `only_doubted`: slots that agree with records are kept.
+
+    `gets_slots`: the recovery of the log dispatches records to the queue before this cut.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
@@ -177,7 +181,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
     if not fate.segments:
         fate.maximum = end_offset
         return
-    if (empty := fate.empty_last_file) is not None and end_offset > 0:
+    if (empty := fate.empty_last_file) is not None and end_offset > 0 and not gets_slots:
         add_zero_slot(fate, empty.base_offset // facts.files.layout.size_bytes)
         return
     if only_doubted and not len(facts.doubted):

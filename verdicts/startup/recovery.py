@@ -139,7 +139,10 @@ def recover_queues(
     if is_cut:
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
-            cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted)
+            gets_slots = fate.empty_last_file is not None and _gets_slots(
+                store, segments, walk, fate, rules, maximum
+            )
+            cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted, gets_slots=gets_slots)
     after = max(reach, _maximum(fates))
     if rules.dispatches == "behind_queues":
         waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
@@ -159,6 +162,16 @@ def recover_queues(
             else:  # the recovery dispatches before this cut
                 cut_added(fate, walk.end_offset, rules)
     return None
+
+
+def _gets_slots(
+    store: Store, segments: Sequence[Segment], walk: LogWalk, fate: QueueFate, rules: RecoveryRules, maximum: int
+) -> bool:
+    """Whether the recovery of the log dispatches a record to a queue, before the queue is cut."""
+    records = fate.facts.records
+    rows = (records.numbers >= fate.cut_end) & (records.offsets < walk.end_offset)
+    places = records.offsets[rows]
+    return bool(_recovered(store, segments, walk, maximum, rules)(places, places).any())
 
 
 def _maximum(fates: Sequence[QueueFate]) -> int:
@@ -254,18 +267,31 @@ def _dispatched(
 
     Source: store/DefaultMessageStore.java start; docs/formats/recovery.md#dispatch.
     """
-    walked_from, past = segments[walk.start].base_offset, -1
-    if not store.aborted:
-        walked_from, past = (walked_from, maximum) if rules.dispatches == "past_queues" else (walk.end_offset, -1)
+    recovered_of = _recovered(store, segments, walk, maximum, rules)
     behind = walk.end_offset
     if rules.dispatches == "behind_queues":
         behind = _place_to_follow(segments, max(after, segments[0].base_offset), walk.end_offset, rules)
 
     def dispatched(places: Int64s, own_offsets: Int64s) -> Bools:
-        chosen: Bools = (places >= walked_from) & ((past < 0) | (own_offsets > past)) | (places >= behind)
+        chosen: Bools = recovered_of(places, own_offsets) | (places >= behind)
         return chosen
 
     return dispatched
+
+
+def _recovered(
+    store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, rules: RecoveryRules
+) -> Callable[[Int64s, Int64s], Bools]:
+    """Return which records the recovery of the log dispatches, as `_dispatched` does."""
+    walked_from, past = segments[walk.start].base_offset, -1
+    if not store.aborted:
+        walked_from, past = (walked_from, maximum) if rules.dispatches == "past_queues" else (walk.end_offset, -1)
+
+    def chosen(places: Int64s, own_offsets: Int64s) -> Bools:
+        found: Bools = (places >= walked_from) & ((past < 0) | (own_offsets > past))
+        return found
+
+    return chosen
 
 
 def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:

@@ -109,7 +109,7 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
                 expected="a last slot that leads to the last record of the queue",
                 actual="one that leads to a place before: the recovery makes the next file, without a slot",
             )
-        if (empty := fate.empty_last_file) is not None:
+        if (empty := fate.empty_last_file) is not None and empty.base_offset:
             yield Finding(
                 store.root, "start-refused", empty.file, 0, empty.size_bytes,
                 expected="at least one slot in the last file of a queue", actual="only zeros",

@@ -120,9 +120,9 @@ def started_queues(
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
         log_end, is_torn = _log_end(store, rules)
-        reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
+        reach = queue_reach(store, names.values()).as_counted(rules)  # the fates have that of these two
+        scanned_from = min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
-            reach = queue_reach(store, names.values()).as_counted(rules)  # the fates have that of these two
             scanned_from = scanned_from if scanned_from < 0 else queue_reach(store).end
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
@@ -276,13 +276,14 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
-    found, reaches = queue_reach(store), _known_reaches(store)
+    found = queue_reach(store)
+    reaches = {name: reach for name, reach in _known_reaches(store).items() if reach.begin >= 0}
     overtaken = {name: reach for name, reach in reaches.items() if reach.overtaken_end and store.aborted}
     if overtaken and found.end < scanned_end(store) and len(_with_further(store, overtaken)) < len(overtaken):
         return True
-    if not found.has_empty_last_file or found.end >= _record_end(store):
-        return False
     empty = {name: reach.begin for name, reach in reaches.items() if reach.has_empty_last_file}
+    if not empty or found.end >= _record_end(store):
+        return False
     if store.aborted:
         dispatched_from = min(empty.values()) + 1
     elif rules.dispatches == "past_queues":
@@ -340,7 +341,7 @@ class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
     Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
-           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps. `overtaken_end`:
+           `has_empty_last_file`: a queue has no slot in the last file that a start keeps. `overtaken_end`:
            the number of slots of a queue whose last file is full and in which a slot before the last one leads further;
            a recovery that dispatches its record again makes the next file first, and then adds no slot. Else 0.
     Units: bytes of the log.
@@ -401,7 +402,7 @@ def _ends_in_empty_file(files: SlotFiles, used: int) -> bool:
     size = files.layout.size_bytes
     for segment in files.segments[-QUEUE_FILES_READ:]:
         if used * size < segment.end_offset:
-            return 0 < used * size <= segment.base_offset
+            return used * size <= segment.base_offset
     return False
 
 

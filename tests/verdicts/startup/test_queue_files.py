@@ -18,9 +18,12 @@ from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
 from rmqtx.verdicts.startup.recovery import PredictedStart, predict_start
 from rmqtx.verdicts.startup.rules import rules_of
+from rmqtx.verdicts.startup.started_queues import started_queues
 from rmqtx.verdicts.verify.verify import Verify, log_facts, log_ranges
 from tests.field import field_stores, right
 from tests.forge import damage
+from tests.forge.logs import Forge
+from tests.forge.records import Message
 
 REFUSED, REACHED = "zero-last-queue-file", "zero-last-queue-file-reached"
 QUEUE = f"consumequeue/{HALF_TOPIC}/0"
@@ -124,4 +127,22 @@ def test_a_queue_with_an_empty_first_file_starts(version: str, tmp_path: Path) -
     damage.drop(root / QUEUE)
     (root / QUEUE).mkdir()
     (root / QUEUE / f"{0:020d}").write_bytes(bytes(200))
-    assert not foreseen(root, version).refused
+    start = foreseen(root, version)
+    assert not start.refused
+    assert half_end(start) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_slot_counts_after_a_kill_too_if_a_queue_of_another_topic_reaches_the_end(
+    version: str, tmp_path: Path
+) -> None:
+    """Played on 4.9.7 to 5.5.0: a power loss took the only half message, and the next one got number 1."""
+    forge = Forge(tmp_path / "store", segment_bytes=16_384)
+    forge.append(Message(topic="orders", body=b"paid"))
+    forge.write(half_cursor=0, op_cursor=0)
+    (root := tmp_path / "store").joinpath("abort").touch()
+    (root / QUEUE).mkdir(parents=True)
+    (root / QUEUE / f"{0:020d}").write_bytes(bytes(400))
+    started = started_queues(open_store(root), parse_version(version), {}, 0)
+    assert started is not None
+    assert started[HALF_TOPIC].end == 1
