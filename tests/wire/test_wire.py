@@ -15,7 +15,7 @@ from tests.wire.course import ACTS, played
 for act in ACTS:
     for seed in range(3):
         errors = played(seed, act).errors
-        print(*(f"python -m tests.wire --act {act} --seeds 1 --seed {seed}: {one}" for one in errors), sep="\\n", end="")
+        print(*(f"--act {act} --seed {seed}: {one}" for one in errors), sep="\\n", end="")
 """
 _TWICE = "from tests.wire.course import played; print(played(7).world.steps == played(7).world.steps)"
 _PLANTED = """
