@@ -29,9 +29,9 @@ from tests.brokers.forcing.tool import Ran, Row, Tool
 from tests.brokers.transaction import Transaction
 
 VERSIONS = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
-AT_ONCE = 4
-"""Commands that run at the same time: each acts on a producer group of its own."""
-BATCH = 20
+AT_ONCE = 8
+"""Commands that run at the same time: each acts on a producer group of its own, and mostly waits."""
+BATCH = 24
 TRIES_MAX = 4
 SPAN_MS, LAST_WORD_MS = 5000, 300
 WORDS = ("--reason", "a race", "--yes", "--format", "jsonl")
@@ -180,8 +180,11 @@ def play(version: str, kills: int, races: int, seed: int) -> Counts:
         stage.logged(f"{counts.line} {dict(counts.deliveries)}")
 
     with Stage(version, out, quick(version), seed) as stage:
-        (sample,) = rolled_back(stage, "sample", 1)
-        seconds = stage.tool().run("redeliver", sample.id, *WORDS).seconds * 1.2
+        samples = rolled_back(stage, "sample", AT_ONCE)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            ran = pool.map(lambda one: stage.tool().run("redeliver", one.id, *WORDS).seconds, samples)
+        seconds = max(ran) * 1.1
+        stage.logged(f"a redelivery takes up to {seconds / 1.1:.1f} s, {AT_ONCE} at once")
         for number, size in batches(kills):
             ones = rolled_back(stage, f"kills-{number}", size)
             rounds(stage, ones, lambda one, tools: killed(stage, one, tools[0], seconds, counts), 1)
