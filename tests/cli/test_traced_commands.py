@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.store.store import TRACE_TOPIC
+from rmqtx_cli.words.exit_status import USAGE
 from tests.cli.conftest import Run
 from tests.field import field_stores, right
 from tests.forge import damage
@@ -113,3 +114,9 @@ def test_check_counts_decisions_that_were_lost(is_traced: bool, rmqtx: Run, tmp_
     found = [one for one in file.read_text().splitlines() if one.startswith("rmqtx_decisions_lost_transactions{")]
     assert [one.rpartition(" ")[2] for one in found] == (["1"] if is_traced else [])
     assert ("rmqtx_decisions_lost_transactions" in file.read_text()) is is_traced
+
+
+def test_stores_without_traces_are_no_ledger(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("reconcile", common, "--trace")
+    assert result.status == USAGE
+    assert "no decision in message traces" in result.err

@@ -77,7 +77,7 @@ def _query(ledger: LedgerOptions) -> LedgerQuery:
     """
     given = {"--ledger": ledger.ledger, "--match": ledger.match, "--done": ledger.done, "--not-done": ledger.not_done}
     if ledger.trace:
-        __refuse_with_trace(ledger, given)
+        _refuse_with_trace(ledger, given)
         return LedgerQuery(
             TRACES_NAME, None, "transaction_id = transaction_id", "decision = COMMIT", "decision = ROLLBACK",
         )
@@ -90,7 +90,7 @@ def _query(ledger: LedgerOptions) -> LedgerQuery:
     )
 
 
-def __refuse_with_trace(ledger: LedgerOptions, given: Mapping[str, str | None]) -> None:
+def _refuse_with_trace(ledger: LedgerOptions, given: Mapping[str, str | None]) -> None:
     """Raises: BadRequest for options that describe another ledger."""
     others = {
         **given, "--ledger-table": ledger.ledger_table, "--ledger-driver-jar": ledger.ledger_driver_jar,
@@ -151,6 +151,11 @@ def _for_ledger(options: EngineOptions, query: LedgerQuery) -> EngineOptions:
 def _fitting(batches: Iterable[pa.RecordBatch], query: LedgerQuery, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
     """Yield the same batches; raise BadRequest at the first one if `--match` matches nothing."""
     for batch in batches:
+        if query.location == TRACES_NAME and not fit.rows_count and fit.keys_count:
+            raise BadRequest(
+                "the stores contain no decision in message traces",
+                advice="Java clients 4.9.0 and later write traces where they are switched on; give a ledger: --ledger FILE",
+            )
         query.assert_fits(fit)
         yield batch
 
