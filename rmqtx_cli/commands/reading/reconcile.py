@@ -154,7 +154,7 @@ def _fitting(batches: Iterable[pa.RecordBatch], query: LedgerQuery, fit: LedgerF
         if query.location == TRACES_NAME and not fit.rows_count and fit.keys_count:
             raise BadRequest(
                 "the stores contain no decision in message traces",
-                advice="Java clients 4.9.0 and later write traces where they are switched on; give a ledger: --ledger FILE",
+                advice="Java clients 4.9.0 and later write them if they are switched on; else give --ledger FILE",
             )
         query.assert_fits(fit)
         yield batch
