@@ -69,7 +69,8 @@ class Stores:
         schema = pa.schema([TRANSACTIONS.field(name) for name in needed])
 
         def begin() -> Reading:
-            return audit(*self._open(), at_ms=at_ms, processes=processes, columns=needed)
+            judged = {*needed, "state"}  # an UNDECIDABLE one makes the answer incomplete, whichever columns are wanted
+            return audit(*self._open(), at_ms=at_ms, processes=processes, columns=judged)
 
         return Rows(Transaction, schema, begin)
 

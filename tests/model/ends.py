@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.model.rules import Commit, Discard, Disk, Half, Op, Release, Settings, State, checked, started
 
-#: A half message that nobody decides has met its end after this many rounds.
+#: A half message without a decision has its end after this many rounds.
 _ROUNDS = 6
 
 
@@ -73,7 +73,7 @@ def _states(
 
 
 def _future(disk: Disk, release: Release, settings: Settings) -> tuple[dict[int, str], set[int]]:
-    """The first event of each transaction after the next start while nobody answers, and which ones are asked about."""
+    """The first event of each transaction after the next start without any answer, and which ones are asked about."""
     state = started(disk, State(now=disk.now))
     events: dict[int, str] = {}
     asked: set[int] = set()

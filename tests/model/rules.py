@@ -156,7 +156,7 @@ def decided(state: State, release: Release, settings: Settings, named: tuple[int
     state = state._replace(decided=state.decided + 1)
     immune = settings.immune_rounds[half.tx]
     if release.has_batches and immune is not None and not was_asked and state.now - born(state.log, half.tx) > immune:
-        return state  # 604: too late for a decision that nobody asked for
+        return state  # 604: too late for a decision without a question
     log = (*state.log, Commit(half.tx, place, state.now)) if is_commit else state.log
     if not release.has_batches:
         return state._replace(log=(*log, Op(((half.number, half.tx),), state.now)))

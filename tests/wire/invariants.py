@@ -43,7 +43,7 @@ def _own_only(course: Course) -> Iterator[str]:
             if course.order[send.process] not in ("hold", "release"):
                 yield f"{send.process} changed settings"
         elif send.about not in course.targets[send.process]:
-            yield f"{send.process} touched {send.about or 'a record that does not exist'}, which it was not told to"
+            yield f"{send.process} touched {send.about or 'a record that does not exist'}, which was not in its order"
         elif not send.is_of_its_place:
             yield f"{send.process} named another record's number for {send.about}"
 
@@ -121,7 +121,7 @@ def _closed(course: Course) -> Iterator[str]:
         if _orders(course, send.process) in ("rollback", "discard"):
             continue
         if not [one for one in _decisions(course, send.about) if one.time_ns < send.time_ns]:
-            yield f"{send.process} rolled back {send.about}, which nobody had decided"
+            yield f"{send.process} rolled back {send.about}, which had no decision"
 
 
 def _resumed(course: Course) -> Iterator[str]:

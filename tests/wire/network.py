@@ -169,7 +169,7 @@ class Network:
 
     def _arrive(self, wire: Wire, frame: Frame, fault: str | None, delay: float) -> None:
         if not wire.host.is_up or (not wire.is_open and frame.code not in CHANGES):
-            return  # what a process that is gone has sent still arrives; nobody reads the answers of its reads
+            return  # what a process that is gone has sent still arrives; the answers to its reads are lost
 
         def answer(response: Frame) -> None:
             if fault == "cut after":
