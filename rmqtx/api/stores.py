@@ -69,7 +69,7 @@ class Stores:
         schema = pa.schema([TRANSACTIONS.field(name) for name in needed])
 
         def begin() -> Reading:
-            judged = {*needed, "state"}  # an UNDECIDABLE one makes the answer incomplete, whichever columns are wanted
+            judged = {*needed, "state"}  # an UNDECIDABLE one makes the answer incomplete, whichever columns are read
             return audit(*self._open(), at_ms=at_ms, processes=processes, columns=judged)
 
         return Rows(Transaction, schema, begin)
