@@ -24,8 +24,9 @@ from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.named_copies import is_in_rocksdb
+from rmqtx.repairs.acts.redelivery_rules import Found, not_over
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
@@ -34,11 +35,7 @@ from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
-Found = tuple[str, str] | None
-
 _HOUR_MS = 3_600_000
-#: The reason of an undecided transaction whose RocksDB table, which shows whether it is still checked, was not read.
-_OPEN_OR_DROPPED = "rocksdb_table_unread"
 
 
 def slave(situation: Situation, _: ActRequest) -> Found:
@@ -63,11 +60,11 @@ def rocksdb(situation: Situation, request: ActRequest) -> Found:
             "write an op message with its number into the ordinary op queue, which hides another half message",
             f"start broker {dotted(ROCKSDB_TRANSACTIONS.since)} or later on these files, and run the command again",
         )
-    if request.action != ActKind.RESUME or not _is_open_or_dropped(situation):
+    if request.action != ActKind.RESUME or not situation.is_open_or_dropped:
         return None
     return (
         "no decision of it is recorded, and the broker may still check it "
-        f"({REASONS[_OPEN_OR_DROPPED].sentence}): a resume adds a second half, and both may be committed",
+        f"({REASONS[OPEN_OR_DROPPED].sentence}): a resume adds a second half, and both may be committed",
         f"{_decide(situation)}; the broker accepts a decision whether its half is open or dropped",
     )
 
@@ -75,11 +72,6 @@ def rocksdb(situation: Situation, request: ActRequest) -> Found:
 def _decide(situation: Situation) -> str:
     identity = situation.transaction_id
     return f"decide it: rmqtx commit {identity} or rmqtx rollback {identity}"
-
-
-def _is_open_or_dropped(situation: Situation) -> bool:
-    """Whether the only unknown is whether the broker's table still has its half."""
-    return situation.transaction.reason_code == _OPEN_OR_DROPPED
 
 
 def prepared_record(situation: Situation, request: ActRequest) -> Found:
@@ -138,7 +130,7 @@ def wrong_group(situation: Situation, request: ActRequest) -> Found:
 def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
     """Something is unknown that could change the verdict."""
     conditions = situation.conditions
-    if situation.state == State.UNDECIDABLE and not _is_open_or_dropped(situation):
+    if situation.state == State.UNDECIDABLE and not situation.is_open_or_dropped:
         return (
             f"its outcome is unknown: {situation.transaction.reason}",
             f"find what is missing first: rmqtx show {situation.transaction_id}",
@@ -242,7 +234,7 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
     if prepared_record(situation, request) is not None:
         return None
     if request.action == ActKind.CLOSE and situation.transaction.advice != Advice.CLOSE:
-        if situation.state == State.PENDING or _is_still_checked(situation) or _is_open_or_dropped(situation):
+        if situation.state == State.PENDING or _is_still_checked(situation) or situation.is_open_or_dropped:
             return (
                 "it is not decided, and a close would roll it back",
                 f"to roll it back: rmqtx rollback {situation.transaction_id}",
@@ -259,7 +251,7 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
 def still_open(situation: Situation, request: ActRequest) -> Found:
     """The check will still reach a half copy; for a redelivery also: the broker may still check it."""
     if request.action == ActKind.REDELIVER:
-        return _not_over(situation)
+        return not_over(situation)
     is_open = situation.state == State.PENDING or _is_still_checked(situation)
     if request.action != ActKind.RESUME or not is_open or "masked" in situation.transaction.flags:
         return None
@@ -269,78 +261,6 @@ def still_open(situation: Situation, request: ActRequest) -> Found:
     if situation.transaction.advice == Advice.DECIDE:  # waiting is useless: no producer is asked
         return f"the check has not passed {place}: {both}", _decide(situation)
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
-
-
-def _not_over(situation: Situation) -> Found:
-    """Why a transaction may still be delivered without a redelivery."""
-    identity = situation.transaction_id
-    if situation.is_sent_as_half:
-        return None if not situation.conditions.is_there else (
-            "a broker that is asked has this transaction already: with a second half message, both may be committed",
-            f"see rmqtx show {identity} -n HOST:PORT",
-        )
-    if OPEN_AGAIN_FLAG in situation.transaction.flags:
-        return (
-            f"the check will still reach half copy {situation.newest_queue_offset}: if its producer answers COMMIT, "
-            "consumers get the message twice",
-            f"let the producer answer, or end the checks first: rmqtx close {identity} of a decided transaction, "
-            f"rmqtx commit {identity} of a discarded one",
-        )
-    if situation.state == State.PENDING or _is_open_or_dropped(situation):
-        return (
-            "it is not decided: its producer may still decide, and consumers would get the message twice",
-            f"wait for the check, or rmqtx commit {identity}" if situation.conditions.sent_to is None else
-            "if its broker will not start again, send it as a half message, which is checked: --as-half",
-        )
-    return None
-
-
-def traced_rollback(situation: Situation, request: ActRequest) -> Found:
-    """Its producer's message trace has a rollback, or may have one where it could not be read."""
-    word, unread = situation.conditions.traced_rollback, situation.conditions.traces_unread
-    if request.action != ActKind.REDELIVER or situation.is_sent_as_half:
-        return None
-    if word is None and unread:
-        return (
-            f"its producer may have decided to roll it back: message traces could not be read: {'; '.join(unread)}",
-            "make them readable; or look up its outcome in the application, and if it was done there, add --override "
-            "traced-rollback --reason TEXT",
-        )
-    if word is None:
-        return None
-    return (
-        f"its producer decided to roll it back: {word}",
-        "look up its outcome in the application; if it was done there, add --override traced-rollback --reason TEXT",
-    )
-
-
-def delayed_half(situation: Situation, request: ActRequest) -> Found:
-    """A delay or timer diverted the half itself: the broker answers a commit with success and delivers nothing."""
-    if request.action not in DELIVERING or situation.conditions.is_stopped:
-        return None
-    if "delayed_half" not in situation.transaction.flags:
-        return None
-    return (
-        "a delay or timer property diverted its half message, so the record names the half topic as its real topic: "
-        "the broker answers a commit with success, and consumers get nothing",
-        "send the message again from the application",
-    )
-
-
-def cannot_be_sent(situation: Situation, _: ActRequest) -> Found:
-    """No copy has what consumers need."""
-    why = situation.conditions.unsendable
-    return None if why is None else (f"it cannot be redelivered: {why}", "send the message again from the application")
-
-
-def decidable_there(situation: Situation, _: ActRequest) -> Found:
-    """A copy would be sent to a broker that can deliver the half message itself."""
-    if not situation.conditions.is_decidable_there or situation.is_sent_as_half:
-        return None
-    return (
-        "a broker has its half message in its log and can deliver it, with its transaction id and without a copy",
-        f"leave out --store: rmqtx redeliver {situation.transaction_id} -n HOST:PORT --reason TEXT",
-    )
 
 
 def not_a_half(situation: Situation, request: ActRequest) -> Found:

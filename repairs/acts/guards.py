@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from rmqtx.repairs.acts import guard_rules
+from rmqtx.repairs.acts import guard_rules, redelivery_rules
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 
@@ -91,20 +91,20 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "traced-rollback", "a redelivery of what its producer rolled back, by its message trace",
-        "consumers get a message whose transaction failed", guard_rules.traced_rollback,
+        "consumers get a message whose transaction failed", redelivery_rules.traced_rollback,
     ),
     Guard(
         "delayed-half", "a commit that the broker answers with success and does not deliver: the half itself was "
-        "delayed", "nothing is delivered, and the COMMIT record is in the half topic", guard_rules.delayed_half,
+        "delayed", "nothing is delivered, and the COMMIT record is in the half topic", redelivery_rules.delayed_half,
     ),
     Guard(
         "cannot-be-sent", "delivering a copy that consumers cannot read, or that could not be recognised later; this "
         "guard has no override",
-        "consumers cannot read it, or get it twice", guard_rules.cannot_be_sent, is_absolute=True,
+        "consumers cannot read it, or get it twice", redelivery_rules.cannot_be_sent, is_absolute=True,
     ),
     Guard(
         "decidable-there", "sending a copy of what the broker can deliver itself",
-        "consumers get it without its transaction id", guard_rules.decidable_there,
+        "consumers get it without its transaction id", redelivery_rules.decidable_there,
     ),
     Guard(
         "not-a-half", "an op message that hides another half message (brokers up to 5.3.3 do not check which record a "

@@ -17,6 +17,8 @@ from rmqtx.verdicts.model.transaction import Transaction
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
+#: The reason of an undecided transaction whose RocksDB table, which shows whether it is still checked, was not read.
+OPEN_OR_DROPPED = "rocksdb_table_unread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class NamedRecord:
     message_id: str
     raw: bytes = field(default=b"", repr=False)
     topic: str = HALF_TOPIC
+
+    @property
+    def is_open_or_dropped(self) -> bool:
+        """Whether the only unknown is whether the broker's table still has its half."""
+        return self.transaction.reason_code == OPEN_OR_DROPPED
 
     @property
     def is_prepared(self) -> bool:
@@ -183,6 +190,11 @@ class Situation:
     def is_sent_as_half(self) -> bool:
         """Whether a copy is sent as a new half message, which delivers nothing by itself."""
         return self.conditions.sent_to is not None and self.conditions.sent_to.as_half
+
+    @property
+    def is_open_or_dropped(self) -> bool:
+        """Whether the only unknown is whether the broker's table still has its half."""
+        return self.transaction.reason_code == OPEN_OR_DROPPED
 
     @property
     def is_prepared(self) -> bool:
