@@ -87,6 +87,11 @@ class LiveStore:
         return self.settings.version_low is None or HALF_TOPIC_DESIGN.holds(self.settings.version_low)
 
     @property
+    def checked_from(self) -> int:
+        """The first half queue offset that the check may read: a cursor outside its queue is corrected."""
+        return self.half_begin if self.half_cursor > self.half_end else max(self.half_cursor, self.half_begin)
+
+    @property
     def is_slave(self) -> bool:
         """Whether it is a slave: it has replicated records, and refuses decisions."""
         return self.role == "SLAVE"

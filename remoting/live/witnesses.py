@@ -88,6 +88,7 @@ class LiveWitnesses:
         self._check_ops: list[Block] = []
         self._pulled = PulledHalves()
         self._ops_known_from: int | None = None
+        self._ops_end: int | None = None
         self._ops_walked_from: int | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
@@ -250,7 +251,7 @@ class LiveWitnesses:
         for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
             self._gathered.add(block)
             self._pulled.add(block)
-            self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
+            self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.checked_from))
 
     def _read_diverted(self) -> None:
         """Read half messages with a delay level that are not due yet (clients before 4.6.1).
@@ -340,14 +341,14 @@ class LiveWitnesses:
         """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
         halves = self._halves_outside_rocksdb(named)
         wanted = IntegerSet(int64s(halves["queue_offset"]))
-        end = self._broker.max_offset(OP_TOPIC)
+        end = self._end_of_ops()
         begin = self._facts.op_begin
         first = pc.min(halves["commit_log_offset"]).as_py()
         if end > begin:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
             # The check reads these too, and compares only numbers.
-            op_cursor = max(self._facts.op_cursor, self._facts.op_begin)
+            op_cursor = self._checked_ops_from()
             if begin - _OLDER_OPS_MAX <= op_cursor < begin:
                 begin = op_cursor
         try:
@@ -360,7 +361,7 @@ class LiveWitnesses:
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             block = block.take(block.topic_is(OP_TOPIC))
             self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
-            self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
+            self._check_ops.append(block.take(block.header("queue_offset") >= self._checked_ops_from()))
 
     def _walk_to_ops(self, offset: int, count: int, wanted: IntegerSet) -> None:
         """Read the ops of a broker that does not serve their queue: from all records after the first half copy."""
@@ -380,19 +381,30 @@ class LiveWitnesses:
                 halves on is too long to be read.
         """
         facts = self._facts
-        begin = max(facts.half_cursor, facts.half_begin)
+        begin = facts.checked_from
         self._read_halves_from(begin)
         op_cursor, op_begin = self._read_check_ops()
         halves = [(block, block.header("queue_offset")) for block in self._check_halves if len(block)]
         found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
-        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=op_begin)
+        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._end_of_ops()))
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
         stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
         state = CheckState(
             0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored,
-            ops_of_records(found, rules, max(op_cursor, op_begin), op_end, least),
+            ops_of_records(found, rules, op_begin if op_cursor > op_end else max(op_cursor, op_begin), op_end, least),
         )
         return CheckWindow(state, stored.words, stored.diverted_count)
+
+    def _end_of_ops(self) -> int:
+        """The end of the op queue when it was read first."""
+        if self._ops_end is None:
+            self._ops_end = max(0, self._broker.max_offset(OP_TOPIC))
+        return self._ops_end
+
+    def _checked_ops_from(self) -> int:
+        """The first op message that the check may read: a cursor outside its queue is corrected."""
+        facts = self._facts
+        return facts.op_begin if facts.op_cursor > self._end_of_ops() else max(facts.op_cursor, facts.op_begin)
 
     def _read_check_ops(self) -> tuple[int, int]:
         """Read the ops from the check's cursor on, and return the cursor and the queue's begin.
@@ -402,10 +414,10 @@ class LiveWitnesses:
         facts = self._facts
         if self._ops_walked_from is not None:
             return self._ops_walked_from, self._ops_walked_from
-        op_begin, known_from = max(facts.op_cursor, facts.op_begin), self._ops_known_from
+        op_begin, known_from = self._checked_ops_from(), self._ops_known_from
         if known_from is not None and known_from <= op_begin:
             return facts.op_cursor, facts.op_begin
-        end = self._broker.max_offset(OP_TOPIC) if known_from is None else known_from
+        end = self._end_of_ops() if known_from is None else known_from
         try:
             bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
             self._check_ops += blocks_of(bodies, facts.root, facts.findings)

@@ -24,7 +24,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -102,7 +102,7 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
         situation = replace(situation, named=medium.record(situation, queue_offset))
     elif situation.half_copy is None and "not-a-half" in conduct.overrides and request.action != ActKind.REDELIVER:
         situation = replace(situation, named=situation.discard_copy)
-    elif request.action == ActKind.REDELIVER and situation.conditions.sent_to is None:
+    elif request.action in DELIVERING and not medium.is_exclusive and situation.conditions.sent_to is None:
         situation = _with_readable(situation, medium)
     act.situation = situation
     act.named = _named(situation, request)
@@ -115,7 +115,7 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
 def _with_readable(situation: Situation, medium: Medium) -> Situation:
     """The situation with the newest half copy that consumers can read: the check of some releases spoils bodies.
 
-    The transaction is over, so no copy but the named one matters to the check.
+    A newer one, which that check cannot read either, is closed after a commit.
     """
     named = situation.named
     if named is None or not named.raw or has_readable_body(named.raw):

@@ -1,20 +1,21 @@
-"""What the check of a stopped broker does after acts on its files: whether it reads the records that they append."""
+"""What a broker's check does after acts: whether it reads the records that they append before the copies they name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.store import OP_TOPIC, Store
-from rmqtx.repairs.acts.situation import ReadAgain
-from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.live.witnesses import LiveWitnesses
+from rmqtx.repairs.acts.situation import NamedRecord, ReadAgain, Situation
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
-from rmqtx.verdicts.check.state import Op, check_settings
+from rmqtx.verdicts.check.state import CheckSettings, Op, check_settings
 from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow, check_window
 
@@ -23,32 +24,51 @@ _OP_BYTES = 256
 
 
 class CheckAhead:
-    """The check of a stopped broker after its next start, which finds the file `abort` that an act leaves."""
+    """The check of a broker after acts."""
 
     def __init__(
-        self, store: Store, version: Version, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int
+        self, window: CheckWindow | None, rules: CheckRules, settings: CheckSettings, begin_times_ms: Sequence[int]
     ) -> None:
-        """`settings`, `conf`: of its broker. `now_ms`: when the broker is assumed to start."""
-        self.store = store
-        self._conf = conf
-        self._rules = check_rules(version)
-        self._how = check_settings(settings)
-        self._now_ms = now_ms
+        """`window`: what the check reads; None if that cannot be read, and the acts are refused for it elsewhere.
 
-    @cached_property
-    def _window(self) -> CheckWindow | None:
-        """What the check reads; None if that cannot be read: the act is refused when it is planned."""
-        cursors = check_cursors(self.store)
-        half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
-        try:
-            return check_window(replace(self.store, aborted=True), self._rules, 0, half, op, conf=self._conf)
-        except SourceError:
-            return None
+        `begin_times_ms`: when its next round may begin.
+        """
+        self._window = window
+        self._rules = rules
+        self._how = settings
+        self._begin_times_ms = begin_times_ms
 
     @property
     def hides_new(self) -> frozenset[str]:
         """The topics, half or op, whose next record the check does not read."""
         return frozenset() if self._window is None else self._window.hides_new
+
+    @property
+    def unread_op(self) -> tuple[int, int] | None:
+        """The op cursor and the number of the next op message, if the cursor is after it."""
+        state = None if self._window is None else self._window.state
+        return None if state is None or state.op_cursor <= state.op_end else (state.op_cursor, state.op_end)
+
+    def after_acts(
+        self, situations: Sequence[Situation], numbers_of: Callable[[NamedRecord, Situation], Sequence[int]],
+        planned: Sequence[int] = (),
+    ) -> list[Situation]:
+        """Return the situations with the half copies that the check would read after acts on all of them.
+
+        `numbers_of`: the half queue offsets that the op messages of an act name. `planned`: those of acts before.
+        """
+        acts = {
+            one.transaction_id: numbers_of(one.named, one) for one in situations
+            if one.named is not None and one.named.topic == HALF_TOPIC
+        }
+        found = self.read_again(acts, planned) if acts else {}
+        return [
+            replace(one, conditions=replace(
+                one.conditions, read_again=found.get(one.transaction_id),
+                unread_op=self.unread_op if one.transaction_id in acts else None,
+            ))
+            for one in situations
+        ]  # fmt: skip
 
     def read_again(self, acts: Mapping[str, Sequence[int]], planned: Sequence[int]) -> Mapping[str, ReadAgain]:
         """Return the acts after which the check reads a settled half copy, each with this copy.
@@ -84,14 +104,47 @@ class CheckAhead:
             self._rules.end_is_illegal
             or OP_TOPIC in window.hides_new
             or not state.op_begin <= state.op_cursor <= state.op_end
-            or newest_ms > self._now_ms + self._how.interval_ms  # a check asks about it before it reads all op messages
+            or newest_ms > max(self._begin_times_ms)  # a check asks about it before it reads all op messages
         )
 
     def _read(self, window: CheckWindow, numbers: Sequence[int]) -> dict[int, RoundEnd]:
         """Return the settled half copies that the check reads, if further op messages name some numbers."""
-        end = window.state.op_end
-        new = [Op(end + turn, (one,), True, True, self._now_ms, _OP_BYTES) for turn, one in enumerate(numbers)]
-        return copies_read_again(
-            window.state, self._rules, self._how, self._now_ms + self._how.interval_ms, new,
-            are_seen=OP_TOPIC not in window.hides_new,
-        )
+        end, begin_ms = window.state.op_end, max(self._begin_times_ms)
+        new = [Op(end + turn, (one,), True, True, begin_ms, _OP_BYTES) for turn, one in enumerate(numbers)]
+        found: dict[int, RoundEnd] = {}
+        for time_ms in self._begin_times_ms:
+            found |= copies_read_again(
+                window.state, self._rules, self._how, time_ms, new, are_seen=OP_TOPIC not in window.hides_new
+            )
+        return found
+
+
+def check_of_files(
+    store: Store, version: Version, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int
+) -> CheckAhead:
+    """Return the check of a stopped broker after its next start, which finds the file `abort` that an act leaves.
+
+    `settings`, `conf`: of its broker. `now_ms`: when the broker is assumed to start.
+    """
+    cursors, rules, how = check_cursors(store), check_rules(version), check_settings(settings)
+    half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
+    try:
+        window = check_window(replace(store, aborted=True), rules, 0, half, op, conf=conf)
+    except SourceError:
+        window = None
+    return CheckAhead(window, rules, how, [now_ms + how.interval_ms])
+
+
+def check_of_broker(facts: LiveStore) -> CheckAhead | None:
+    """Return the check of a running broker, whose next round begins within one interval.
+
+    None where it reads each op message until all half copies that this names are passed: then nothing more is read.
+    Raises: OpsUnreadable if the broker does not serve its op queue; Unreachable, NoAnswer, Refused.
+    """
+    if facts.is_slave or not facts.has_half_topic:
+        return None
+    rules, how = check_rules(supposed_version(facts.settings)[0]), check_settings(facts.settings)
+    if not rules.end_is_illegal and facts.op_cursor <= facts.broker.max_offset(OP_TOPIC):
+        return None
+    begin_ms = facts.taken_time_ms
+    return CheckAhead(LiveWitnesses(facts).check_window(rules), rules, how, [begin_ms, begin_ms + how.interval_ms])

@@ -17,11 +17,11 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, OWN_ABORT, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OWN_ABORT, Store
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
-from rmqtx.repairs.acts.check_ahead import CheckAhead
+from rmqtx.repairs.acts.check_ahead import CheckAhead, check_of_files
 from rmqtx.repairs.acts.file_preconditions import require_changeable, topic_table, unwritable
 from rmqtx.repairs.acts.file_situations import file_situations
 from rmqtx.repairs.acts.log_tail import LogTail, Placed, log_end
@@ -88,7 +88,7 @@ class FileMedium:
         self._new_halves: dict[str, list[tuple[Copy, NamedRecord]]] = {}
         self.is_untouched = True
         self._findings: list[Finding] = []
-        self._ahead: CheckAhead | None = None
+        self._ahead: tuple[Store, CheckAhead] | None = None
         #: Half queue offsets that op messages of this run name.
         self._settled: list[int] = []
         self._plan_on(store)
@@ -135,7 +135,8 @@ class FileMedium:
     def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:  # noqa: ARG002
         """See `Medium`. There is nothing to wait for."""
         found = file_situations([self._store], self._settings_of, rows, self._findings)
-        return self._with_checks([self._completed(one) for one in found])
+        completed = [self._completed(one) for one in found]
+        return self._check_ahead().after_acts(completed, self._op_numbers, self._settled)
 
     def _completed(self, situation: Situation) -> Situation:
         """A situation, completed with the facts that follow from the broker being stopped."""
@@ -152,35 +153,18 @@ class FileMedium:
         has_ops = named is None or named.topic == HALF_TOPIC
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
-            unread_op=self._unread_op() if named is not None and has_ops else None,
             hides_new=self._check_ahead().hides_new if has_ops else frozenset(),
             takes_halves=self._tail.next_offset(HALF_TOPIC) is not None,
         )
         return replace(situation, conditions=around)
 
-    def _unread_op(self) -> tuple[int, int] | None:
-        """Return the op cursor and the number of the next op message, if the check would not read this message."""
-        cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_offset(OP_TOPIC)
-        return None if cursor is None or number is None or cursor <= number else (cursor, number)
-
     def _check_ahead(self) -> CheckAhead:
         """Return what the check of the store does after the acts."""
-        if self._ahead is None or self._ahead.store is not self._store:
+        if self._ahead is None or self._ahead[0] is not self._store:
             settings = self._settings_of(self._store)
-            self._ahead = CheckAhead(self._store, self._version, settings, self._conf, _now_ms())
-        return self._ahead
-
-    def _with_checks(self, situations: list[Situation]) -> list[Situation]:
-        """Situations with the half copies that the check would read after acts on all of them."""
-        acts = {
-            one.transaction_id: self._op_numbers(one.named, one) for one in situations
-            if one.named is not None and one.named.topic == HALF_TOPIC
-        }
-        found = self._check_ahead().read_again(acts, self._settled) if acts else {}
-        return [
-            replace(one, conditions=replace(one.conditions, read_again=found.get(one.transaction_id)))
-            for one in situations
-        ]
+            ahead = check_of_files(self._store, self._version, settings, self._conf, _now_ms())
+            self._ahead = self._store, ahead
+        return self._ahead[1]
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""

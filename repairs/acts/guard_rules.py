@@ -385,9 +385,11 @@ def _read_again(situation: Situation, request: ActRequest) -> Found:
         return (
             f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
             "of this decision",
-            f"first set the cursor: rmqtx cursor set --op {number}",
+            f"first set the cursor: rmqtx cursor set --op {number}" if conditions.is_stopped
+            else "run the command again after the next round of the check, which corrects the cursor",
         )
-    stopping = again.stopping_id or f"its transaction (rmqtx verify {quoted(situation.store)} names it)"
+    naming = f"verify {quoted(situation.store)}" if conditions.is_stopped else "pending"
+    stopping = again.stopping_id or f"its transaction (rmqtx {naming} names it)"
     return (
         f"the check ends at half queue offset {again.end_offset} and passes the op message of this decision, so its "
         f"next round reads half copy {again.queue_offset}, although that is decided",

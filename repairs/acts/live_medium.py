@@ -22,12 +22,14 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.lookups import lookup
 from rmqtx.remoting.live.messages import messages_with_id
+from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.producer.producer import our_client_id
 from rmqtx.remoting.protocol.answers import Answer, BrokerAddresses
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.repairs.acts.check_ahead import CheckAhead, check_of_broker
 from rmqtx.repairs.acts.claims import Claims, claimed
 from rmqtx.repairs.acts.copies_to_send import ORIGIN
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
@@ -85,6 +87,8 @@ class LiveMedium:
         self._live: list[LiveStore] = []
         self._traces = [LiveTraces(broker, TRACE_TOPIC) for broker in brokers]
         self._unread: dict[str, tuple[str, ...]] = {}
+        #: The checks that may read a decided half copy again, by broker, as they were at the last look.
+        self._ahead: dict[str, CheckAhead | str | None] = {}
         self._client_id = our_client_id()
         self._watches: dict[str, GroupWatch] = {}
         #: Members of a group that were connected at some moment of the wait.
@@ -101,6 +105,7 @@ class LiveMedium:
     def look(self, transaction_ids: Sequence[str]) -> list[Transaction]:
         """See `Medium`."""
         self._live = [live_store(broker) for broker in self._brokers.values()]
+        self._ahead = {}
         reading = lookup(list(self._brokers.values()), transaction_ids, facts=self._live)
         unread: dict[str, list[str]] = {root: [] for root in self._brokers}
         rows = [self._with_copies(Transaction.of(row), unread) for row in reading.table().to_pylist()]
@@ -136,7 +141,41 @@ class LiveMedium:
         groups = {row.producer_group for row in rows if row.producer_group is not None}
         others = {group: self._others(group) for group in sorted(groups)}
         behind = {root: self._behind(broker) for root, broker in self._brokers.items()}
-        return [self._situation(row, others, behind, settled_ms) for row in rows]
+        found = [self._situation(row, others, behind, settled_ms) for row in rows]
+        for facts in self._live:
+            found = self._after_acts(facts, found)
+        return found
+
+    def _after_acts(self, facts: LiveStore, situations: list[Situation]) -> list[Situation]:
+        """The situations, those at one broker with what its check does after acts on all of them."""
+        places = [
+            place for place, one in enumerate(situations) if one.named is not None and one.named.store == facts.root
+        ]
+        found, mine = list(situations), [situations[place] for place in places]
+        if mine and facts.root not in self._ahead:
+            self._ahead[facts.root] = self._check_of(facts)
+        ahead = self._ahead.get(facts.root) if mine else None
+        if isinstance(ahead, CheckAhead):
+            mine = ahead.after_acts(mine, self._op_numbers)
+        elif ahead is not None:
+            mine = [
+                replace(one, conditions=replace(one.conditions, unread=(*one.conditions.unread, ahead))) for one in mine
+            ]
+        for place, one in zip(places, mine, strict=True):
+            found[place] = one
+        return found
+
+    @staticmethod
+    def _check_of(facts: LiveStore) -> CheckAhead | str | None:
+        """What a broker's check does after acts, or why that is unknown; None if it reads every op message."""
+        try:
+            return check_of_broker(facts)
+        except OpsUnreadable as error:
+            return f"whether its check reads the op message of a decision: {error.message}"
+
+    def _op_numbers(self, named: NamedRecord, situation: Situation) -> list[int]:
+        """The half queue offsets that op messages of a decision name: of its copy, and of older ones closed after."""
+        return sorted({*(one for one in self.open_copies(situation) if one < named.queue_offset), named.queue_offset})
 
     def _situation(
         self, row: Transaction, others: dict[str, Others], behind: dict[str, str | None], settled_ms: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.records.record_writer import has_readable_body
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 
@@ -68,10 +69,19 @@ def delayed_half(situation: Situation, request: ActRequest) -> Found:
     )
 
 
-def cannot_be_sent(situation: Situation, _: ActRequest) -> Found:
-    """No copy has what consumers need."""
-    why = situation.conditions.unsendable
-    return None if why is None else (f"it cannot be redelivered: {why}", "send the message again from the application")
+def cannot_be_sent(situation: Situation, request: ActRequest) -> Found:
+    """No copy has what consumers need, or the copy that a commit names has not."""
+    why, conditions, named = situation.conditions.unsendable, situation.conditions, situation.named
+    if why is not None:
+        return f"it cannot be delivered: {why}", "send the message again from the application"
+    is_request = not (conditions.is_stopped or conditions.is_of_files or conditions.sent_to is not None)
+    if request.action not in DELIVERING or not is_request or named is None or not named.raw:
+        return None
+    return None if has_readable_body(named.raw) else (
+        f"consumers cannot read the body of half copy {named.queue_offset}, which the broker would deliver (the "
+        "check of a broker before 4.6.0 corrupts the copies of a compressed message)",
+        f"have the newest copy delivered that they can read: rmqtx commit {situation.transaction_id}, without --copy",
+    )
 
 
 def decidable_there(situation: Situation, _: ActRequest) -> Found:

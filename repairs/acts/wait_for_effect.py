@@ -151,10 +151,10 @@ class _Watch:
         if record is None:
             receipt.notes.append(f"half copy {queue_offset}, which the check will reach, cannot be read: it stays open")
             return
-        if queue_offset > act.named.queue_offset:
+        if queue_offset > max((one.queue_offset for one in act.situation.transaction.half_copies), default=-1):
             receipt.notes.append(f"the check put back half copy {queue_offset} meanwhile: it was closed too")
         else:
-            receipt.notes.append(f"the check would have reached the older half copy {queue_offset} too: it was closed")
+            receipt.notes.append(f"the check would have reached half copy {queue_offset} too: it was closed")
         self._journal.go_on(receipt)
         answer = self._medium.decide(record, act.situation, ROLLBACK, receipt)
         if not answer.is_success:

@@ -109,7 +109,7 @@ def test_older_copies_that_the_check_has_before_it_are_closed_too(journal: Journ
     receipt = act(medium, journal)
     assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 5)]
     assert receipt.outcome == "proved"
-    assert receipt.notes == ["the check would have reached the older half copy 5 too: it was closed"]
+    assert receipt.notes == ["the check would have reached half copy 5 too: it was closed"]
 
 
 def test_a_close_names_the_copy_that_has_no_op(journal: Journal) -> None:

@@ -32,6 +32,7 @@ OTHER_HALF = {**mark(0), "half_queue_offset": None}
 PREPARED = replace(record(0, 700), topic="orders")
 AS_HALF = SentTo("broker-b@127.0.0.1:20911", "orders", 3, as_half=True)
 TO = SentTo("broker-b@127.0.0.1:20911", "orders", 3)
+SPOILT = replace(record(), raw=b"\xff" * 100)
 CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "slave": [(situation(surroundings=around(is_slave=True)), ActRequest(ActKind.COMMIT))],
     "rocksdb-transactions": [
@@ -106,6 +107,10 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "cannot-be-sent": [
         (situation(ROLLED_BACK, around(sent_to=TO, unsendable="it cannot be read"), half_copy=None, named=None),
          ActRequest(ActKind.REDELIVER)),
+        *(
+            (situation(facts, half_copy=SPOILT, named=SPOILT), ActRequest(action))
+            for facts, action in ((row(), ActKind.COMMIT), (ROLLED_BACK, ActKind.REDELIVER))
+        ),
     ],
     "decidable-there": [
         (situation(ROLLED_BACK, around(sent_to=TO, is_decidable_there=True)), ActRequest(ActKind.REDELIVER)),
@@ -197,6 +202,9 @@ ALLOWED: list[tuple[Situation, str]] = [
         for more in ({"unread_op": (5, 3)}, {"hides_new": frozenset({OP_TOPIC})})
     ),
     (situation(DISCARDED, around(read_again=ReadAgain(7, 9, "T2"))), ActKind.RESUME),
+    # Only a commit delivers the body; on files another copy's body is taken.
+    (situation(half_copy=SPOILT, named=SPOILT), ActKind.ROLLBACK),
+    (situation(surroundings=around(is_stopped=True), half_copy=SPOILT, named=SPOILT), ActKind.COMMIT),
     (situation(row("ROLLED_BACK", op_marks=[mark(3)], advice="close")), "close"),
     (situation(DISCARDED), ActKind.RESUME),
     (situation(DISCARDED), ActKind.COMMIT),
