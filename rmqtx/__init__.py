@@ -20,9 +20,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rmqtx.api.acting import Act, ActKind, ActOutcome, Applied, NotPlanned, Plan, Receipt, Step
     from rmqtx.api.brokers import Brokers, connect
     from rmqtx.api.results import Rows
-    from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, TraceLine, Transaction
+    from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine, Transaction
     from rmqtx.api.stores import Stores
     from rmqtx.api.stores import open_stores as open  # noqa: A004 -- rmqtx.open, as in gzip.open
     from rmqtx.readers.model.errors import (
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
         FormatError,
         MissingLibrary,
         NoSuchTransaction,
+        NotApproved,
         NotAStore,
         RmqtxError,
         SourceError,
+        StalePlan,
+        StoreInUse,
         UnreadableFile,
+        UnsafeStore,
+        UnwritableFile,
     )
     from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
     from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
@@ -45,7 +51,11 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Act",
+    "ActKind",
+    "ActOutcome",
     "Advice",
+    "Applied",
     "BadRequest",
     "Brokers",
     "Credentials",
@@ -59,20 +69,30 @@ __all__ = [
     "NoAnswer",
     "NoSuchTransaction",
     "NotAStore",
+    "NotApproved",
+    "NotPlanned",
     "Op",
+    "Plan",
+    "Receipt",
     "Record",
     "Refused",
     "RemotingError",
     "RemotingSettings",
     "RmqtxError",
     "Rows",
+    "SimulatedCheck",
     "SourceError",
+    "StalePlan",
     "State",
+    "Step",
+    "StoreInUse",
     "Stores",
     "TraceLine",
     "Transaction",
     "Unreachable",
     "UnreadableFile",
+    "UnsafeStore",
+    "UnwritableFile",
     "__version__",
     "connect",
     "open",
@@ -81,8 +101,13 @@ __all__ = [
 _API = "rmqtx.api"
 _ERRORS, _REMOTING_ERRORS = "rmqtx.readers.model.errors", "rmqtx.remoting.protocol.errors"
 _HOMES = {
+    **dict.fromkeys(
+        ("Act", "ActKind", "ActOutcome", "Applied", "NotPlanned", "Plan", "Receipt", "Step"), f"{_API}.acting"
+    ),
     **dict.fromkeys(("Brokers", "connect"), f"{_API}.brokers"),
-    **dict.fromkeys(("Diagnosis", "Finding", "Half", "Op", "Record", "TraceLine", "Transaction"), f"{_API}.rows"),
+    **dict.fromkeys(
+        ("Diagnosis", "Finding", "Half", "Op", "Record", "SimulatedCheck", "TraceLine", "Transaction"), f"{_API}.rows"
+    ),
     **dict.fromkeys(("NoAnswer", "Refused", "RemotingError", "Unreachable"), _REMOTING_ERRORS),
     **dict.fromkeys(("Credentials", "RemotingSettings"), "rmqtx.remoting.protocol.settings"),
     "Rows": f"{_API}.results", "Stores": f"{_API}.stores", "open": f"{_API}.stores",

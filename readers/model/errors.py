@@ -134,6 +134,12 @@ class UnsafeStore(RmqtxError):
     status = 12
 
 
+class StalePlan(RmqtxError):
+    """The evidence of a plan has changed; nothing was done."""
+
+    status = 13
+
+
 class StoreChanged(RmqtxError):
     """The store is no longer as it was when the change was planned."""
 

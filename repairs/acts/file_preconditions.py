@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqtx.readers.model.errors import FormatError, StoreInUse, UnsafeStore
-from rmqtx.readers.model.releases import STORE_LOCK, Version
+from rmqtx.readers.model.errors import BadRequest, FormatError, StoreInUse, UnsafeStore
+from rmqtx.readers.model.releases import STORE_LOCK, Version, dotted, parse_version, release_before
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import (
@@ -36,6 +36,20 @@ from rmqtx.repairs.records.record_writer import (
 #: Properties that make a broker delay a message, or write it to further queues, instead of appending it as it is.
 _DIVERTING = re.compile(rb"DELAY|TIMER_(DELAY|DELIVER|OUT)_\w+|INNER_MULTI_DISPATCH|INNER_NUM")
 _ROCKSDB_CONFIG = (("consumerOffsets",), ("topics",), ("metadata",), ("rdb",))
+
+
+def require_known_release(given: str | None) -> None:
+    """Refuse a release that is not known: an act writes records by the rules of one.
+
+    Raises: BadRequest.
+    """
+    version = None if given is None else parse_version(given)
+    if version is None or (known := release_before(version)) in (None, version):
+        return
+    raise BadRequest(
+        f"--broker-version: {dotted(version)} is not a known release, and releases write records differently",
+        advice=f"is it a typing error? The nearest known release before it is {dotted(known)}",
+    )
 
 
 def require_changeable(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> Version:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts import guard_rules, redelivery_rules
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
@@ -165,6 +166,22 @@ GUARDS: tuple[Guard, ...] = (
 GUARD_NAMES = tuple(guard.name for guard in GUARDS)
 #: Guards that cannot be overridden.
 ABSOLUTE_GUARDS = frozenset(guard.name for guard in GUARDS if guard.is_absolute)
+
+
+def overridden(names: Iterable[str], reason: str | None, near: Callable[[str, list[str]], str]) -> tuple[str, ...]:
+    """Return the guards to override, each once. `near`: advice for an unknown name and the known ones.
+
+    Raises: BadRequest for an unknown guard, one without an override, or no reason.
+    """
+    found = tuple(dict.fromkeys(names))
+    for name in found:
+        if name not in GUARD_NAMES:
+            raise BadRequest(f"no guard {name!r}", advice=near(name, list(GUARD_NAMES)))
+        if name in ABSOLUTE_GUARDS:
+            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
+    if found and not (reason or "").strip():
+        raise BadRequest("--override needs --reason TEXT")
+    return found
 
 
 def refusals(

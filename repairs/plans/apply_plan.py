@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rmqtx.readers.model import exit_status
 from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
@@ -40,6 +41,15 @@ class Application:
     disputed: list[tuple[Receipt, Standing]] = field(default_factory=list)
     stale: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def status_after(self, status: int) -> int:
+        """Return the exit status of a run whose acts ended with a status: of what was done, and of what was not."""
+        if status == exit_status.INTERRUPTED:
+            return status
+        statuses = [status] if self.acts or not self.stale else []
+        statuses += [exit_status.STALE_PLAN] if self.stale else []
+        statuses += [exit_status.DONE] if self.stale and self.done else []
+        return exit_status.combined([*statuses, exit_status.UNKNOWN_OUTCOME] if self.disputed else statuses)
 
 
 def missing_stores(plan: Plan, roots: Iterable[str]) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
+from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_plan, planned
 from rmqtx.api.results import Rows, chained
 from rmqtx.api.rows import Half, Op, Transaction
 from rmqtx.readers.model.errors import BadRequest
@@ -23,6 +25,8 @@ from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.protocol.addresses import several
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.repairs.acts.live_medium import LiveMedium
+from rmqtx.repairs.plans.plan_sources import LivePlanSource
 
 
 class Brokers:
@@ -63,6 +67,37 @@ class Brokers:
     def ops(self) -> Rows[Op]:
         """Every op message that the op queues hold, as `rmqtx decode op -n`."""
         return Rows(Op, OPS, lambda: self._of_each(OPS, lambda one: read_ops(one, pace=self._pace)))
+
+    def plan(
+        self, action: str, *, reason: str, ids: Iterable[str] = (), where: Where | None = None,
+        group: str | None = None,
+    ) -> Plan:
+        """A plan of one action, as `rmqtx plan -n`: commit, rollback, discard, resume, close or redeliver.
+
+        `ids`: these transactions, by id, message id or key; without them all that the action may be for. `where`: only
+        those that meet a condition. `group`: only this producer group.
+        Raises: BadRequest, NoSuchTransaction, RemotingError.
+        """
+        source = LivePlanSource(self._brokers, self._members, LiveMedium(self._brokers, self._members))
+        return planned(source, action, ids, where, group, reason, {})
+
+    def apply(
+        self, plan: Plan | str | PathLike[str], *, reason: str | None = None, yes: bool = False, dry_run: bool = False,
+        require_approval: str | PathLike[str] | None = None, override: Sequence[str] = (), skip_stale: bool = False,
+        exact: bool = False, wait: bool = True, max_per_second: float | None = None,
+    ) -> Applied:
+        """Carry out a plan file as `rmqtx apply -n`: guards, acts, proofs, receipts. Done steps are not repeated.
+
+        `yes`: the confirmation for which the command asks; `dry_run`: return what would be done. `require_approval`:
+        an allowed-signers file of ssh-keygen, by which FILE.sig must be the signature of a second person.
+        Raises: BadRequest, NotApproved, StalePlan, RemotingError before anything is done; UnwritableFile.
+        """
+        orders = Orders(
+            reason=reason, yes=yes, dry_run=dry_run, require_approval=require_approval, override=override,
+            skip_stale=skip_stale, exact=exact, wait=wait, max_per_second=max_per_second,
+        )
+        medium = LiveMedium(self._brokers, self._members)
+        return apply_known(known_plan(plan), medium, self.names, lambda one: not one.is_of_files, orders)
 
     def _facts(self) -> list[LiveStore]:
         return [live_store(broker) for broker in self._brokers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.storage.file_systems import expand
@@ -17,12 +18,23 @@ Paths = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What is given beside the paths. Shape: `conf`: the configuration of the broker; None if it is not given."""
+    """What is given beside the paths.
+
+    Shape: `conf`: the configuration of the broker; None if it is not given; `conf_file`: its file.
+    """
 
     conf: Mapping[str, str] | None = None
     broker_version: str | None = None
     commit_log: tuple[str, ...] = ()
     trace_topic: str | None = None
+    conf_file: str | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """The settings as options of a command, for the provenance of a plan."""
+        given = {
+            "broker_conf": self.conf_file, "broker_version": self.broker_version, "commit_log": list(self.commit_log),
+        }
+        return {name: value for name, value in given.items() if value}
 
 
 def opened_stores(

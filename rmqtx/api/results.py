@@ -116,15 +116,19 @@ class Rows(Generic[_Row]):
 
     def _repr_html_(self) -> str:
         """The first rows for a notebook; all text is escaped."""
-        table = self.to_arrow()
-        names = [name for name in table.schema.names if table.num_rows == 0 or table[name].null_count < table.num_rows]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{_cell(values[name])}</td>" for name in names) + "</tr>"
-            for values in table.slice(0, _SHOWN_ROWS).to_pylist()
-        )
-        more = f"<p>{table.num_rows} rows, {min(table.num_rows, _SHOWN_ROWS)} shown; status {self.status}</p>"
-        return f"<table><tr>{head}</tr>{rows}</table>{more}"
+        return html_table(self.to_arrow(), f"status {self.status}")
+
+
+def html_table(table: pa.Table, about: str) -> str:
+    """Return the first rows of a table for a notebook; all text is escaped."""
+    names = [name for name in table.schema.names if table.num_rows == 0 or table[name].null_count < table.num_rows]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{_cell(values[name])}</td>" for name in names) + "</tr>"
+        for values in table.slice(0, _SHOWN_ROWS).to_pylist()
+    )
+    more = f"<p>{table.num_rows} rows, {min(table.num_rows, _SHOWN_ROWS)} shown; {html.escape(about)}</p>"
+    return f"<table><tr>{head}</tr>{rows}</table>{more}"
 
 
 def _cell(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rmqtx.verdicts.model.transaction import Transaction
 
-__all__ = ["Diagnosis", "Finding", "Half", "Op", "Record", "TraceLine", "Transaction", "row_of"]
+__all__ = ["Diagnosis", "Finding", "Half", "Op", "Record", "SimulatedCheck", "TraceLine", "Transaction", "row_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,29 @@ class Diagnosis:
     change: str | None
     releases: str | None
     sources: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCheck:
+    """What a simulated round of the check does with a half copy. A row of SIMULATED_CHECKS."""
+
+    store: str
+    configuration: str
+    design: str
+    table_file: str | None
+    round: int
+    round_time_ms: int | None
+    queue_id: int | None
+    transaction_id: str | None
+    producer_group: str | None
+    topic: str | None
+    action: str
+    checks_count: int | None
+    half_queue_offset: int | None
+    commit_log_offset: int | None
+    new_half_queue_offset: int | None
+    written_bytes: int | None
+    may_be_a_round_later: bool | None
 
 
 _Row = TypeVar("_Row")

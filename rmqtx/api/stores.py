@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from os import fspath
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 
 import pyarrow as pa
 
+from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_plan, planned
 from rmqtx.api.opening import Paths, StoreSettings, opened_stores
 from rmqtx.api.results import Rows, chained
-from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, TraceLine, Transaction
+from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine, Transaction
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.splits import plan_splits
@@ -21,10 +24,24 @@ from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, T
 from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.outputs import refuse_inside
+from rmqtx.readers.store.store import Store, open_store
 from rmqtx.readers.traces.trace_scan import scan_traces
+from rmqtx.repairs.acts.file_medium import FileMedium
+from rmqtx.repairs.acts.file_preconditions import require_known_release
+from rmqtx.repairs.changes.execution import Destination
+from rmqtx.repairs.changes.undo_states import undo_file_exists
+from rmqtx.repairs.plans.plan_sources import FilePlanSource
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.audit.simulated import (
+    TABLES,
+    changed_settings,
+    configurations_of,
+    cursors_of,
+    simulated_rows,
+    simulated_store,
+)
 from rmqtx.verdicts.causes import diagnosing
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -149,6 +166,97 @@ class Stores:
 
         return Rows(Diagnosis, diagnosing.DIAGNOSES, begin)
 
+    def simulate(
+        self, table: str = "checks", *, rounds: int | None = None, at: str | None = None,
+        changes: Mapping[str, str] | None = None,
+    ) -> Rows[SimulatedCheck]:
+        """The broker's next checks, as `rmqtx simulate`; no producer answers them.
+
+        `table`: checks, or, for `batches` and Arrow, rounds or transactions. `rounds`: how many. `at`: when the broker
+        starts. `changes`: settings of the check, for example `{"transactionCheckMax": "3"}`: rows for both.
+        Raises: BadRequest.
+        """
+        if table not in TABLES:
+            raise BadRequest(f"no table {table!r} of a simulation", advice=f"one of {', '.join(TABLES)}")
+        changed = changed_settings([f"{name}={value}" for name, value in (changes or {}).items()], "changes:")
+        at_ms = _time_ms(at)
+
+        def begin() -> Reading:
+            stores, settings_of = self._open()
+            now_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
+            reading = Reading(TABLES[table], ())
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                for store in stores:
+                    conf = self._settings.conf or {}
+                    configurations = configurations_of(store, conf, self._settings.broker_version, changed)
+                    found = simulated_store(store, configurations, cursors_of(store, settings_of(store)), now_ms)
+                    reading.findings += found.findings
+                    reading.notes += [Note(NoteKind.WHY, text) for text in found.notes]
+                    for check in found.checks:
+                        yield from simulated_rows(check, table, rounds)
+
+            reading.batches = batches()
+            return reading
+
+        return Rows(SimulatedCheck, TABLES[table], begin)
+
+    def plan(
+        self, action: str, *, reason: str, ids: Iterable[str] = (), where: Where | None = None,
+        group: str | None = None,
+    ) -> Plan:
+        """A plan of one action, as `rmqtx plan STORE`: commit, rollback, discard, resume, close or redeliver.
+
+        `ids`: these transactions, by id, message id or key; without them all that the action may be for. `where`: only
+        those that meet a condition. `group`: only this producer group.
+        Raises: BadRequest, NoSuchTransaction, SourceError.
+        """
+        return planned(FilePlanSource(*self._open()), action, ids, where, group, reason, self._settings.asked())
+
+    def apply(
+        self, plan: Plan | str | PathLike[str], *, to: str | PathLike[str] | None = None,
+        undo: str | PathLike[str] | None = None, reason: str | None = None, yes: bool = False, dry_run: bool = False,
+        require_approval: str | PathLike[str] | None = None, override: Sequence[str] = (), skip_stale: bool = False,
+    ) -> Applied:
+        """Carry out a plan file on the files of a stopped broker, as `rmqtx apply --store`.
+
+        `to`: a new directory for the changed store; `undo`: change the store itself, after this undo file is written.
+        One of the two is required. The others are those of `Brokers.apply`.
+        Raises: BadRequest, NotApproved, StalePlan, StoreInUse, UnsafeStore before anything is done; UnwritableFile.
+        """
+        orders = Orders(
+            reason=reason, yes=yes, dry_run=dry_run, require_approval=require_approval, override=override,
+            skip_stale=skip_stale,
+        )
+        root, medium = self._medium(to, undo)
+        return apply_known(
+            known_plan(plan), medium, [root], lambda one: one.is_of_files and one.store == root, orders
+        )
+
+    def _medium(
+        self, to: str | PathLike[str] | None, undo: str | PathLike[str] | None
+    ) -> tuple[str, FileMedium]:
+        """The one store, for acts on its files, and its absolute path, which receipts contain."""
+        if (to is None) == (undo is None):
+            raise BadRequest(
+                "acts on files need either to= or undo=",
+                advice="to=DIR makes a changed copy, undo=FILE changes the store itself",
+            )
+        changed, saved = (None if one is None else Path(one) for one in (to, undo))
+        if changed is not None and os.path.lexists(changed):
+            raise BadRequest(f"{changed} exists already", advice="give a new directory")
+        if saved is not None and os.path.lexists(saved):
+            raise undo_file_exists(saved)
+        require_known_release(self._settings.broker_version)
+        places = [store.root if store.is_remote else str(Path(store.root).absolute()) for store in self._open()[0]]
+        if len(places) != 1:
+            raise BadRequest(f"{len(places)} stores are open", advice="a plan is carried out on one: rmqtx.open(STORE)")
+        stores, settings_of = opened_stores(places, self._settings)
+        for one in (changed, saved):
+            refuse_inside(one, stores)
+        conf = self._settings.conf or {}
+        return stores[0].root, FileMedium(stores[0], settings_of, conf, Destination(changed, saved), open_store)
+
     def _of_each(self, schema: pa.Schema, read: Callable[[Store], Reading]) -> Reading:
         return chained(schema, self._open()[0], read)
 
@@ -179,5 +287,7 @@ def open_stores(
     """
     if not paths:
         raise BadRequest("a store is missing", advice="rmqtx.open('/path/of/store')")
-    conf = None if broker_conf is None else read_broker_conf(Path(fspath(broker_conf)))
-    return Stores(paths, StoreSettings(conf, broker_version, tuple(fspath(place) for place in commit_log), trace_topic))
+    conf_file = None if broker_conf is None else fspath(broker_conf)
+    conf = None if conf_file is None else read_broker_conf(Path(conf_file))
+    logs = tuple(fspath(place) for place in commit_log)
+    return Stores(paths, StoreSettings(conf, broker_version, logs, trace_topic, conf_file))

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.act_options import OfflineOptions
-from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
 from rmqtx_cli.sources.offline import acts_on_files, open_offline, resolved_in_files
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from rmqtx.remoting.connections.broker import Broker
     from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.receipts.receipts import Receipt
     from rmqtx_cli.sources.opening import Opened
@@ -69,7 +68,9 @@ class ActedOnBrokers:
 
     def resolved(self, ids: Sequence[str]) -> list[str]:
         """See `ActedOn`."""
-        return resolved(self.opened.brokers, ids)
+        from rmqtx.repairs.plans.plan_sources import named_at_brokers
+
+        return named_at_brokers(self.opened.brokers, ids, carried)
 
     def group_of(self, name: str | None) -> str | None:
         """See `ActedOn`."""
@@ -199,11 +200,3 @@ def acted_on(
 
     with open_live(live) as brokers:
         yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
-
-
-def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
-    """The transaction ids for some ids, message ids or keys at live brokers; see `identities`."""
-    from rmqtx.remoting.live.lookups import show
-
-    where = f"at {', '.join(broker.root for broker in brokers)}"
-    return identities(ids, lambda name, short: show(brokers, name, short=short, only_ids=True), where)

@@ -31,36 +31,24 @@ if TYPE_CHECKING:
 
 #: More transactions at once need a plan, which another operator can review.
 AT_ONCE_MAX = 20
-#: Exit status by outcome. A resume is only accepted; other effects must be seen.
-_STATUS = {
-    ActOutcome.PROVED: exit_status.DONE, ActOutcome.REFUSED_BY_GUARD: exit_status.REFUSED_BY_GUARD,
-    ActOutcome.REFUSED_BY_BROKER: exit_status.REFUSED_BY_BROKER, ActOutcome.NOT_SENT: exit_status.UNREACHABLE,
-    ActOutcome.ACCEPTED: exit_status.UNKNOWN_OUTCOME, ActOutcome.UNKNOWN: exit_status.UNKNOWN_OUTCOME,
-    ActOutcome.CONTRADICTED: exit_status.UNKNOWN_OUTCOME,
-}  # fmt: skip
+
 
 def conduct_of(act: ActOptions, override: Sequence[str] | None, reason: str | None) -> Conduct:
     """The rules for carrying out acts.
 
     Raises: BadRequest for an unknown guard, or an override without a reason.
     """
-    from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+    from rmqtx.repairs.acts.guards import overridden
     from rmqtx.repairs.acts.orders import Conduct
     from rmqtx_cli.words.near import did_you_mean
 
-    for name in override or ():
-        if name not in GUARD_NAMES:
-            raise BadRequest(f"no guard {name!r}", advice=did_you_mean(name, list(GUARD_NAMES)))
-        if name in ABSOLUTE_GUARDS:
-            raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
-    if override and not (reason or "").strip():
-        raise BadRequest("--override needs --reason TEXT")
+    overrides = overridden(override or (), reason, did_you_mean)
     if act.max_per_second is not None and act.max_per_second <= 0:
         raise BadRequest("--max-per-second must be more than 0")
     if act.wait_for is not None and not act.wait:
         raise BadRequest("--no-wait and --wait-for contradict each other")
     return Conduct(
-        overrides=tuple(dict.fromkeys(override or ())), prove=act.wait,
+        overrides=overrides, prove=act.wait,
         settle_ms=None if act.settle is None else parse_duration_ms(act.settle),
         watch_ms=0 if act.wait_for is None else parse_duration_ms(act.wait_for),
         max_per_second=act.max_per_second,
@@ -114,6 +102,7 @@ def carry_out_confirmed(
     `go_on`: what to do after an interruption.
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
+    from rmqtx.repairs.receipts.receipt_status import status_of
     from rmqtx.repairs.receipts.receipts import table
 
     voice = listing.voice
@@ -238,22 +227,14 @@ def _say_outcome(receipt: Any) -> None:
         say.error(f"{receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
 
 
-def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
-    """The exit status for some receipts."""
-    return exit_status.combined(
-        exit_status.DONE if receipt.outcome == ActOutcome.ACCEPTED and (
-            not is_proof_wanted or (receipt.action == ActKind.RESUME and receipt.witnesses_after)
-        ) else _STATUS[receipt.outcome]
-        for receipt in receipts
-    )  # fmt: skip
-
-
 def status_of_answers(outcomes: Iterable[ActOutcome], *, is_late: bool) -> int:
     """The exit status for the outcomes of answers to checks. `is_late`: some were not checked in time.
 
     A refused answer makes it SOME_REFUSED, also if it is the only one: the broker checks the others later.
     """
-    found = {_STATUS[outcome] for outcome in outcomes}
+    from rmqtx.repairs.receipts.receipt_status import STATUS_OF_OUTCOME
+
+    found = {STATUS_OF_OUTCOME[outcome] for outcome in outcomes}
     return exit_status.combined({*found, exit_status.SOME_REFUSED} if is_late or found - {exit_status.DONE} else found)
 
 

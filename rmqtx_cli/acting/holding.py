@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
@@ -200,6 +199,7 @@ def carry_out_changes(
     """
     from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
     from rmqtx.repairs.holds.changes import change_settings
+    from rmqtx.repairs.receipts.receipt_status import status_of
     from rmqtx.repairs.receipts.receipts import table
 
     voice, allowed = listing.voice, [one for one in changes if one.is_allowed]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.next_commands import with_places
+from rmqtx_cli.sources.provenance import asked_options
 from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -18,19 +19,21 @@ if TYPE_CHECKING:
 
     from rmqtx.repairs.acts.situation import Situation
     from rmqtx.repairs.plans.draft_plan import PlanDraft
+    from rmqtx.repairs.plans.plan_sources import PlanSource
     from rmqtx.repairs.receipts.plan_file import Plan
-    from rmqtx_cli.acting.plan_inputs import PlanInputs
     from rmqtx_cli.output.listing import Listing
 
 #: Most refused transactions that are printed one by one; more only with --verbose.
 _REFUSED_SHOWN_MAX = 10
 
 
-def plan_from(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
+def plan_from(context: typer.Context, draft: PlanDraft, source: PlanSource) -> Plan:
     """Return the plan of a draft, with the facts about its stores."""
     from rmqtx.repairs.plans.draft_plan import plan_of
+    from rmqtx.repairs.plans.plan_sources import AskedAs
 
-    stores, made_from = source.facts(context, {root for step in draft.steps for root in step.stores})
+    asked = AskedAs(str(context.info_name), asked_options(context))
+    stores, made_from = source.facts(asked, {root for step in draft.steps for root in step.stores})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
 
 

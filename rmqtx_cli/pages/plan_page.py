@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
+    from rmqtx.repairs.plans.known_plan import KnownPlan
     from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx.repairs.receipts.receipts import Receipt
 
@@ -26,75 +25,32 @@ _OFFSETS = re.compile(r"(?<![\w-])\d+(?![\w-])")
 _OF_FILES = {"commit_log": "--commitlog", "broker_conf": "--broker-conf", "broker_version": "--broker-version"}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPlan:
-    """A plan file as receipts name it."""
+def progress_lines(known: KnownPlan, receipts: Sequence[Receipt]) -> Iterator[str]:
+    """The lines about how far the plan is, by all receipts of a journal, and the command that goes on."""
+    from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
+    from rmqtx.repairs.plans.known_plan import digest_in
 
-    file: Path
-    plan: Plan
-    text: bytes
-
-    @property
-    def digest(self) -> str:
-        """The digest by which receipts name it."""
-        from rmqtx.repairs.plans.draft_plan import digest_of
-
-        return digest_of(self.text)
-
-    def known_as(self, approved_by: str | None) -> dict[str, str | None]:
-        """The plan in receipts: file, digest, authors and approver."""
-        return {
-            "file": str(self.file), "digest": self.digest, "written_by": ", ".join(self.plan.written_by) or None,
-            "approved_by": approved_by,
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, file: Path) -> KnownPlan:
-        """Read the file.
-
-        Raises: UnreadableFile; BadText.
-        """
-        from rmqtx.repairs.receipts.plan_file import parse_plan
-
-        try:
-            text = file.read_bytes()
-        except OSError as error:
-            raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
-        return cls(file, parse_plan(text, str(file)), text)
-
-    def is_of(self, receipt: Receipt) -> bool:
-        """Whether a receipt is of a run of this plan."""
-        return _digest(receipt) == self.digest
-
-    def progress_lines(self, receipts: Sequence[Receipt]) -> Iterator[str]:
-        """The lines about how far the plan is, by all receipts of a journal, and the command that goes on."""
-        from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
-
-        digest = self.digest
-        found = progress_of(self.plan, digest, receipts)
-        counts = ", ".join(f"{len(steps)} {word}" for word, steps in found.items() if steps)
-        yield f"{self.file}: {count(len(self.plan.steps), 'step')}: {counts or 'none'}"
-        ours = [one for one in receipts if _digest(one) == digest]
-        is_begun = bool(ours)
-        approvals = [str(one.plan.get("approved_by")) for one in ours if one.plan and one.plan.get("approved_by")]
-        people = {
-            "written": self.plan.written_by if ours else (),
-            "approved": approvals,
-            "applied": [one.who for one in ours],
-        }
-        people_words = [f"{how} by {', '.join(dict.fromkeys(names))}" for how, names in people.items() if names]
-        if people_words:
-            yield "; ".join(people_words)
-        others = sum(one.plan is not None and one.plan.get("file") == str(self.file) for one in receipts)
-        if not is_begun and others:
-            number = count(others, "receipt")
-            yield f"{number} of a plan of this name with another text: the file was written again since"
-        if len(found[StepWord.DONE]) < len(self.plan.steps):
-            yield f"next: {apply_command(self.plan, self.file)}{' --continue' if is_begun else ''}"
-
-
-def _digest(receipt: Receipt) -> str | None:
-    return None if receipt.plan is None else receipt.plan.get("digest")
+    digest = known.digest
+    found = progress_of(known.plan, digest, receipts)
+    counts = ", ".join(f"{len(steps)} {word}" for word, steps in found.items() if steps)
+    yield f"{known.file}: {count(len(known.plan.steps), 'step')}: {counts or 'none'}"
+    ours = [one for one in receipts if digest_in(one) == digest]
+    is_begun = bool(ours)
+    approvals = [str(one.plan.get("approved_by")) for one in ours if one.plan and one.plan.get("approved_by")]
+    people = {
+        "written": known.plan.written_by if ours else (),
+        "approved": approvals,
+        "applied": [one.who for one in ours],
+    }
+    people_words = [f"{how} by {', '.join(dict.fromkeys(names))}" for how, names in people.items() if names]
+    if people_words:
+        yield "; ".join(people_words)
+    others = sum(one.plan is not None and one.plan.get("file") == str(known.file) for one in receipts)
+    if not is_begun and others:
+        number = count(others, "receipt")
+        yield f"{number} of a plan of this name with another text: the file was written again since"
+    if len(found[StepWord.DONE]) < len(known.plan.steps):
+        yield f"next: {apply_command(known.plan, known.file)}{' --continue' if is_begun else ''}"
 
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:

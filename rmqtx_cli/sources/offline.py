@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.plans.named_transactions import identities
 from rmqtx_cli.options.act_options import OfflineOptions
-from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.words.say import Voice
 
@@ -41,22 +42,11 @@ def acts_on_files(
     for name, value in unfit.items():
         if value not in (None, False):
             raise BadRequest(f"{name} is for live brokers only")
+    from rmqtx.repairs.acts.file_preconditions import require_known_release
+
     _check_destination(offline)
-    _check_release(offline)
+    require_known_release(offline.broker_version)
     return True
-
-
-def _check_release(offline: OfflineOptions) -> None:
-    """Refuse a release that is not known: an act writes records by the rules of one."""
-    from rmqtx.readers.model.releases import dotted, parse_version, release_before
-
-    given = None if offline.broker_version is None else parse_version(offline.broker_version)
-    if given is None or (known := release_before(given)) in (None, given):
-        return
-    raise BadRequest(
-        f"--broker-version: {dotted(given)} is not a known release, and releases write records differently",
-        advice=f"is it a typing error? The nearest known release before it is {dotted(known)}",
-    )
 
 
 def _check_destination(offline: OfflineOptions) -> None:
@@ -70,7 +60,9 @@ def _check_destination(offline: OfflineOptions) -> None:
     if offline.to is not None and os.path.lexists(offline.to):
         raise BadRequest(f"{offline.to} exists already", advice="give a new directory with --to")
     if offline.undo is not None and os.path.lexists(offline.undo):
-        raise _undo_file_is_there(offline.undo)
+        from rmqtx.repairs.changes.undo_states import undo_file_exists
+
+        raise undo_file_exists(offline.undo)
 
 
 def open_offline(offline: OfflineOptions, voice: Voice) -> tuple[FileMedium, Opened]:
@@ -128,21 +120,6 @@ def _opened(offline: OfflineOptions, voice: Voice) -> tuple[Opened, dict[str, st
     return opened, {} if offline.broker_conf is None else read_broker_conf(offline.broker_conf)
 
 
-def _undo_file_is_there(file: Path) -> RmqtxError:
-    """The error for an undo file that exists already; the advice depends on whether its changes are incomplete."""
-    from rmqtx.repairs.changes.in_progress_mark import commands_to_finish
-    from rmqtx.repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
-
-    try:
-        state = read_undo_file(Path(os.path.realpath(file))).state
-    except (FormatError, UnreadableFile):
-        return BadRequest(f"{file} exists already", advice="give a new file with --undo")
-    what = f"{file} exists already: {STATES[state]}"
-    if state in (APPLYING, UNDOING):
-        return UnsafeStore(what, file=file, advice=commands_to_finish(file))
-    return BadRequest(what, advice="give a new file with --undo")
-
-
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
     from rmqtx.verdicts.audit.lookups import show
@@ -150,4 +127,4 @@ def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     def shown(name: str, short: bool) -> Reading:
         return show(opened.stores, opened.settings_of, name, short=short, with_causes=False)
 
-    return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")
+    return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}", completed=carried)

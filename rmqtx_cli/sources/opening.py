@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.outputs import refuse_inside as refuse_inside
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
@@ -117,19 +116,3 @@ def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voic
         conf = read_broker_conf(files.broker_conf)
         for line in conf_lines(broker_settings(store, conf=conf, version=files.broker_version) for store in stores):
             voice.note(line)
-
-
-def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:
-    """Refuse an output file inside a store: one unknown file in commitlog/ prevents the start of the broker.
-
-    Raises: BadRequest.
-    """
-    if output is None or str(output) == "-":
-        return
-    from rmqtx.readers.storage.places import is_uri
-
-    target = Path(os.path.realpath(output))
-    for store in stores:
-        for directory in (store.root, *store.commit_log_directories):
-            if not is_uri(directory) and target.is_relative_to(os.path.realpath(directory)):
-                raise BadRequest(f"{output} lies inside the store {store.root}", advice="write it somewhere else")

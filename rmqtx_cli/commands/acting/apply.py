@@ -11,6 +11,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.approval import approval
+from rmqtx.repairs.plans.known_plan import KnownPlan
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.recheck import record_recheck
@@ -24,7 +25,7 @@ from rmqtx_cli.acting.acting import (
 from rmqtx_cli.commands.declared.settle import ApplyCommand
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.pages.plan_page import KnownPlan, apply_command
+from rmqtx_cli.pages.plan_page import apply_command
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -62,7 +63,7 @@ def run(options: ApplyCommand) -> int:
         approvers = "" if keys is None else f" --require-approval {quoted(str(keys))}"
         go_on = f"next: {apply_command(wanted, options.plan)}{approvers} --continue"
         status = _carried_out(found, place, journal, conduct, options.act, listing, go_on)
-    return _status(status, found)
+    return found.status_after(status)
 
 
 def _refuse_to_continue(plan: Path, journal: Journal) -> NoReturn:
@@ -126,13 +127,3 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
             print_act(one, voice)
         if len(acts) > _SHOWN_MAX and not voice.verbose:
             say.line(f"rmqtx: ... and {len(acts) - _SHOWN_MAX} more {word} (all with --verbose)")
-
-
-def _status(status: int, found: Application) -> int:
-    """Exit status of what was carried out, and of what was not."""
-    if status == exit_status.INTERRUPTED:
-        return status
-    statuses = [status] if found.acts or not found.stale else []
-    statuses += [exit_status.STALE_PLAN] if found.stale else []
-    statuses += [exit_status.DONE] if found.stale and found.done else []
-    return exit_status.combined([*statuses, exit_status.UNKNOWN_OUTCOME] if found.disputed else statuses)

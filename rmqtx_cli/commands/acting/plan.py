@@ -16,15 +16,14 @@ from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
+from rmqtx.repairs.plans.plan_sources import PlanSource, rows_for, selectable
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, read_plan
 from rmqtx.repairs.receipts.receipts import whoever
-from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import last_said
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.acting.plan_inputs import PlanInputs, plan_inputs
+from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
 from rmqtx_cli.commands.declared.settle import PlanCommand, PlanSelection
 from rmqtx_cli.options.filters import parse_filter
@@ -147,10 +146,10 @@ class _Asked:
         if asked.every and (asked.ids or has_condition):
             raise BadRequest("--all excludes ids and conditions", advice="leave out --all")
 
-    def found(self, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
+    def found(self, source: PlanSource, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
         """Return the reading of the selected transactions, and the situation of each."""
         asked = self.options
-        reading = self._reading(source)
+        reading = rows_for(source, self.action, asked.ids or [])
         read = reading.table()
         found = self._chosen(read)
         if asked.from_trace:
@@ -162,20 +161,11 @@ class _Asked:
             voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
         return reading, source.situations([Transaction.of(row) for row in found.slice(0, asked.limit).to_pylist()])
 
-    def _reading(self, source: PlanInputs) -> VerdictReading:
-        """Return the rows to select from."""
-        if self.options.ids:
-            return source.named(self.options.ids)
-        return source.everything() if self.action == ActKind.RESUME else source.pending()
-
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Return the selected rows."""
         asked = self.options
         if not asked.ids:
-            column, value = {ActKind.CLOSE: ("advice", Advice.CLOSE), ActKind.RESUME: ("state", State.DISCARDED)}.get(
-                self.action, ("state", State.PENDING)
-            )
-            rows = rows.filter(pc.equal(rows[column], value))
+            rows = selectable(rows, self.action)
         # With ids, the guard wrong-group refuses a wrong group, with its sentence.
         if asked.group is not None and not asked.ids:
             rows = rows.filter(pc.equal(rows["producer_group"], asked.group))

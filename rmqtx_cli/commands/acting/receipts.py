@@ -13,6 +13,7 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.repairs.plans.known_plan import KnownPlan
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
@@ -29,7 +30,7 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
-from rmqtx_cli.pages.plan_page import KnownPlan
+from rmqtx_cli.pages.plan_page import progress_lines
 from rmqtx_cli.pages.receipts_page import draw_receipt
 from rmqtx_cli.sources.source import Source, SourceOpener, chosen_opener
 from rmqtx_cli.words import exit_status
@@ -64,7 +65,7 @@ def run(options: ReceiptsCommand) -> int:
     _print(receipts, standings, listing, book.path, is_one=options.asked.name is not None)
     _say_standings(standings, options.voice)
     if chosen.plan is not None:
-        for line in chosen.plan.progress_lines(found.receipts):
+        for line in progress_lines(chosen.plan, found.receipts):
             options.voice.note(line)
     status = listing.conclude(reading)
     is_contradicted = any(one.word == StandingWord.CONTRADICTED for one in standings.values())

@@ -12,13 +12,14 @@ import typer
 
 from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.plans.plan_sources import PlanSource
 from rmqtx.repairs.plans.triage import SKIP, AnswersFile, Triage, draft_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.acting.plan_inputs import PlanInputs, plan_inputs
+from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
 from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
 from rmqtx_cli.commands.declared.settle import TriageCommand, TriageSelection
@@ -65,7 +66,7 @@ def run(options: TriageCommand) -> int:
     return status if written == exit_status.DONE else written
 
 
-def _read(asked: TriageSelection, source: PlanInputs, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
+def _read(asked: TriageSelection, source: PlanSource, voice: Voice) -> tuple[VerdictReading, list[Situation]]:
     """Return the reading, and the situations of the transactions that meet the conditions."""
     reading = source.everything() if asked.discarded else source.pending()
     rows = [Transaction.of(row) for row in reading.table().to_pylist()]
@@ -163,7 +164,7 @@ def _say_end(triage: Triage, voice: Voice, *, is_over: bool) -> None:
 
 
 def _write(
-    context: typer.Context, triage: Triage, source: PlanInputs, output: Path, voice: Voice
+    context: typer.Context, triage: Triage, source: PlanSource, output: Path, voice: Voice
 ) -> int:
     """Read everything again, and write the plan of the answers, also of earlier runs; return the exit status."""
     acts = [one.action for one in triage.answers.values() if one.action is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +9,23 @@ from itertools import islice
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
-from rmqtx.readers.model.errors import BadRequest, BadText
+from rmqtx.readers.cursors.cursors import CheckCursors
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.broker_conf import read_broker_conf
-from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.simulated import (
+    ROUNDS,
+    changed_settings,
+    configurations_of,
+    cursors_of,
+    simulated_store,
+)
 from rmqtx.verdicts.check.steps import Round
 from rmqtx.verdicts.check.timers_without_copies import AskingRound
-from rmqtx.verdicts.check.window import has_op_lists
-from rmqtx.verdicts.deadlines.predicting import predict_from_files
-from rmqtx.verdicts.evidence.store_facts import future_findings, known_until_ms, past_ms
-from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
-from rmqtx.verdicts.simulation.simulation_setup import (
-    SimulatedConfiguration,
-    has_half_queue,
-    simulated_checks,
-    with_cursors,
-)
 from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from rmqtx_cli.commands.declared.look import RunOptions, Shown, SimulateCommand
 from rmqtx_cli.options.next_commands import next_lines
@@ -54,16 +49,6 @@ from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_he
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms, time_text
 
-_ROUNDS = 3
-#: Numeric settings of the check.
-_CHANGEABLE = (
-    "transactionCheckMax", "transactionTimeOut", "transactionCheckInterval", "fileReservedTime",
-    "checkTransactionMessageTimerInterval",
-)
-#: A setting that is true or false (3.0, 3.1).
-_SWITCH = "checkTransactionMessageEnable"
-
-
 #: Sort order in which the rows of both configurations follow each other.
 _SORT_ORDER = {
     Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
@@ -76,7 +61,7 @@ def run(options: SimulateCommand) -> int:
     """Run the command; return its exit status."""
     asked_ms = asked_time_ms("--at", options.run.at, options.voice)
     now_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
-    changed = _changed(options.run.changes or [])
+    changed = changed_settings(options.run.changes or [])
     opened = open_stores(options.store, options.files)
     schema, view = _table(options.run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
     listing = Listing(schema, view, options.output, options.where, options.fail_on, options.limit, options.voice)
@@ -132,14 +117,14 @@ class _Simulation:
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
         for one in stores:
-            configurations, own = self._configurations(one), cursors[one.root]
-            stops: list[CheckStop] = []
-            found, findings, notes = simulated_checks(one, configurations, own, self.now_ms, stops)
-            self.reading.findings += [*one.findings, *findings]
+            conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
+            configurations = configurations_of(one, conf, self.files.broker_version, self.changed)
+            own = cursors[one.root]
+            simulated_here = simulated_store(one, configurations, own, self.now_ms)
+            found, notes, stops = simulated_here.checks, simulated_here.notes, simulated_here.stops
+            self.reading.findings += simulated_here.findings
             if own is not None:
-                future = predict_from_files(one, configurations[0].settings, own, self.now_ms, stops=stops)
-                self.reading.findings += future_findings(one, future)
-                if future.refusals:
+                if not simulated_here.starts:
                     self.voice.note(
                         f"{one.root}: the broker does not start on this store, so it checks nothing; the rounds are "
                         "those after a repair that changes no record"
@@ -162,21 +147,6 @@ class _Simulation:
             table = pa.Table.from_batches(rows, self.reading.schema)
             yield from table.sort_by([(name, "ascending") for name in _SORT_ORDER[self.run.show]]).to_batches()
 
-    def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
-        """Return the broker's settings as they are, and with the changes of --with."""
-        conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
-        wanted = {"as is": conf}
-        if self.changed:
-            wanted[" ".join(f"{key}={value}" for key, value in self.changed.items())] = {**conf, **self.changed}
-        seen = has_op_lists(store)
-        version = self.files.broker_version
-        return [
-            SimulatedConfiguration(
-                name, broker_settings(store, conf=keys, version=version, has_op_lists=seen), keys
-            )
-            for name, keys in wanted.items()
-        ]
-
 
 def _cursors(opened: Opened, run: RunOptions) -> dict[str, CheckCursors | None]:
     """Return the cursors where the check of each store begins; None if its check has none.
@@ -184,46 +154,8 @@ def _cursors(opened: Opened, run: RunOptions) -> dict[str, CheckCursors | None]:
     Raises: BadText.
     """
     return {
-        one.root: (
-            _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor)
-            if has_half_queue(one, opened.settings_of(one)) else None
-        )
-        for one in opened.stores
-    }  # fmt: skip
-
-
-def _changed(changes: list[str]) -> dict[str, str]:
-    """Return the settings of `--with`.
-
-    Raises: BadRequest.
-    """
-    changed: dict[str, str] = {}
-    for text in changes:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or name not in (*_CHANGEABLE, _SWITCH):
-            advice = f"one of {', '.join(f'{one}=N' for one in _CHANGEABLE)}, or {_SWITCH}=false"
-            raise BadRequest(f"--with {text}: not a setting of the check", advice=advice)
-        if name == _SWITCH:
-            if value not in ("true", "false"):
-                raise BadRequest(f"--with {text}: {value!r} is neither true nor false")
-        elif not re.fullmatch(r"[0-9]{1,9}", value):
-            raise BadRequest(f"--with {text}: {value!r} is not a number that a broker accepts")
-        changed[name] = value
-    return changed
-
-
-def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
-    """Return the store's cursors, or those of the options.
-
-    Raises: BadText if they are not known.
-    """
-    wanted = with_cursors(cursors, half, op)
-    if wanted.half is None or wanted.op is None:
-        raise BadText(
-            f"{store.root}: the cursors of the check are not known", file=cursors.file or store.place("config"),
-            advice="add --half-cursor N --op-cursor M",
-        )
-    return wanted
+        one.root: cursors_of(one, opened.settings_of(one), run.half_cursor, run.op_cursor) for one in opened.stores
+    }
 
 
 def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[pa.Schema, View]:
@@ -257,7 +189,7 @@ def _rows(
         return
     played: list[Round | AskingRound] = []
     every: Iterator[Round | AskingRound] = simulated.rounds()
-    for one in islice(every, run.rounds or _ROUNDS):
+    for one in islice(every, run.rounds or ROUNDS):
         played.append(one)
         line = asking_line(len(played), one) if isinstance(one, AskingRound) else round_line(len(played), one)
         (voice.note if run.show is Shown.CHECKS else voice.detail)(prefix + line)

@@ -1,4 +1,4 @@
-"""The transactions that the IDs of a command line refer to."""
+"""The transactions that some ids, message ids or business keys refer to."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.identities import NAMES_ADVICE
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx_cli.options.next_commands import carried
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
+
+#: Completes a command that an error names, for example with the options of the command that failed.
+Completed = Callable[[str], str]
 
 _SHOWN_MAX = 3
 
 
 def identities(
-    ids: Sequence[str], show: Callable[[str, bool], Reading], where: str, arguments: str = ""
+    ids: Sequence[str], show: Callable[[str, bool], Reading], where: str, arguments: str = "", *,
+    completed: Completed = str,
 ) -> list[str]:
     """Return the transaction ids for some ids, message ids or keys, each once.
 
     `show`: rows of the transactions with an id or key, or, on request, with an id that begins or ends so.
-    `where`: where it reads, for messages. `arguments`: options that make another command read there.
+    `where`: where it reads, for messages. `arguments`: options that make another command read there; `completed` adds
+    others.
     Raises: NoSuchTransaction, with all that are not found; BadRequest for a part of an id, and if a key matches
             several transactions.
     """
@@ -39,7 +43,7 @@ def identities(
         if len(named) > 1:
             raise BadRequest(
                 f"{len(named)} transactions match {name!r}",
-                advice=f"give a transaction id; list them: {carried(f'rmqtx show {quoted(name)}{arguments}')}",
+                advice=f"give a transaction id; list them: {completed(f'rmqtx show {quoted(name)}{arguments}')}",
             )
         found += named
     for name in missing:
