@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.store import CHECK_GROUP
 from tests.api.test_brokers import PAGE
 from tests.brokers import maven
-from tests.brokers.forcing.stage import Stage
+from tests.brokers.forcing.stage import PATIENCE_SECONDS, Stage
 from tests.s3.server import serving
 
 WHY_NOT = maven.why_not()
@@ -44,6 +45,8 @@ def test_a_user_settles_what_a_dead_producer_left(tmp_path: Path) -> None:
         stage.until_gone("e-shop")
         words = {**dict.fromkeys(cancelled, "CANCELLED"), **dict.fromkeys(paid, "PAID")}
         ledger.write_text("order_id,status\n" + "".join(f"key-{one.case},{word}\n" for one, word in words.items()))
+        cursors = stage.rig.store / "config" / "consumerOffset.json"
+        stage.until("cursors on disk", lambda: cursors.exists() and CHECK_GROUP in cursors.read_text(), PATIENCE_SECONDS)
         copy = Path(shutil.copytree(stage.rig.store, tmp_path / "copy"))
         store = s3.upload(copy, "evidence/broker-a/store")
         s3.requests()
