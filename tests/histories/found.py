@@ -209,6 +209,10 @@ FOUND: dict[str, list[Step]] = {
     "compressed-without-id-expired": [
         {**_half(0), "is_compressed": True, "has_id": False}, _wait(288_000_000), _CHECK, _STOP,
     ],
+    # A power loss left the header of a record, to which the last slot leads: the recovery after a clean stop ends there.
+    "torn-in-header": [
+        _half(0), _half(1, 3467), _half(2, 60), {"do": "kill", "lost": 0.5}, _wait(31_000), _STOP,
+    ],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
 }  # fmt: skip

@@ -42,6 +42,10 @@ class Checked:
     read_bytes: int = 0
     why: str = ""
 
+    def is_passed(self, rules: RecoveryRules, *, is_abnormal: bool) -> bool:
+        """Whether the recovery goes on behind the record. `is_abnormal`: it is that of a killed broker."""
+        return self.kind == RECORD_OK or (self.kind == MISMATCH and is_abnormal and rules.counts_mismatched)
+
 
 @dataclass(frozen=True, slots=True)
 class LogWalk:
@@ -178,10 +182,7 @@ def _walk_file(
             found = check_record(file, position, rules)
             if found.kind == BLANK_OK:
                 return counted, None
-            is_passed = found.kind == RECORD_OK or (
-                found.kind == MISMATCH and is_abnormal and rules.counts_mismatched
-            )
-            if not is_passed:
+            if not found.is_passed(rules, is_abnormal=is_abnormal):
                 return counted, found.why
             counted += found.length_bytes
             position += found.read_bytes

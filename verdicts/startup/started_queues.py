@@ -26,7 +26,7 @@ from rmqtx.verdicts.startup.dledger_findings import queues_cut_at
 from rmqtx.verdicts.startup.dledger_log import committed_offset
 from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
 from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES, queue_file_bytes
-from rmqtx.verdicts.startup.log_walk import END, LogWalk, check_record
+from rmqtx.verdicts.startup.log_walk import BLANK_OK, LogWalk, check_record
 from rmqtx.verdicts.startup.queues import (
     QUEUE_FILES_READ,
     QueueFacts,
@@ -256,7 +256,8 @@ def _log_end(store: Store, rules: RecoveryRules) -> tuple[int, bool]:
     for segment in store.commit_log:
         if segment.base_offset <= reach.begin < segment.end_offset:
             with segment.open() as file:
-                if check_record(file, reach.begin - segment.base_offset, rules).kind != END:
+                found = check_record(file, reach.begin - segment.base_offset, rules)
+                if found.kind == BLANK_OK or found.is_passed(rules, is_abnormal=store.aborted):
                     return written_end, False
     return scanned_end(store), True
 
