@@ -29,6 +29,7 @@ from tests.forge import damage
 from tests.histories.futures import Future
 from tests.histories.steps import GROUPS
 from tests.histories.truth import Observed, Transaction, Truth
+from tests.verdicts.deadlines.one_future import READ
 
 Row = dict[str, Any]
 ROUNDS = 5
@@ -62,9 +63,6 @@ class Said:
     check: Simulated | BesideSimulated | None
     findings: list[str]
 
-
-#: The next events of copies that the check reads.
-_READ = ("asked", "put_back", "expired", "discarded", "dropped")
 
 
 def said_of(root: Path, version: str, conf: Mapping[str, str], now_ms: int) -> Said:
@@ -192,7 +190,7 @@ def _compare_rows(result: Compared, truth: Truth, said: Said, slots: frozenset[i
     by_place = {copy["commit_log_offset"]: row for row in said.rows for copy in row["half_copies"]}
     open_rows = [
         row for row in said.rows
-        if row["state"] == "PENDING" or row["advice"] in ("close", "wait") or row["next_event"] in _READ
+        if row["state"] == "PENDING" or row["advice"] in ("close", "wait") or row["next_event"] in READ
     ]
     result.take("pending", "all", [_key(r) for r in said.looked_up], [_key(r) for r in open_rows])
     for one in truth.transactions:
