@@ -42,11 +42,6 @@ class NamedRecord:
     topic: str = HALF_TOPIC
 
     @property
-    def is_open_or_dropped(self) -> bool:
-        """Whether the only unknown is whether the broker's table still has its half."""
-        return self.transaction.reason_code == OPEN_OR_DROPPED
-
-    @property
     def is_prepared(self) -> bool:
         """Whether, as a half copy, it is a prepared record (before 4.3), which is stored under its real topic."""
         return self.topic not in _HALF_TOPICS
