@@ -46,7 +46,9 @@ def test_a_user_settles_what_a_dead_producer_left(tmp_path: Path) -> None:
         words = {**dict.fromkeys(cancelled, "CANCELLED"), **dict.fromkeys(paid, "PAID")}
         ledger.write_text("order_id,status\n" + "".join(f"key-{one.case},{word}\n" for one, word in words.items()))
         cursors = stage.rig.store / "config" / "consumerOffset.json"
-        stage.until("cursors on disk", lambda: cursors.exists() and CHECK_GROUP in cursors.read_text(), PATIENCE_SECONDS)
+        stage.until(
+            "cursors on disk", lambda: cursors.exists() and CHECK_GROUP in cursors.read_text(), PATIENCE_SECONDS
+        )
         copy = Path(shutil.copytree(stage.rig.store, tmp_path / "copy"))
         store = s3.upload(copy, "evidence/broker-a/store")
         s3.requests()
