@@ -209,7 +209,8 @@ FOUND: dict[str, list[Step]] = {
     "compressed-without-id-expired": [
         {**_half(0), "is_compressed": True, "has_id": False}, _wait(288_000_000), _CHECK, _STOP,
     ],
-    # A power loss left the header of a record, to which the last slot leads: the recovery after a clean stop ends there.
+    # A power loss left the header of a record, to which the last slot leads: the recovery after a clean stop ends
+    # there.
     "torn-in-header": [
         _half(0), _half(1, 3467), _half(2, 60), {"do": "kill", "lost": 0.5}, _wait(31_000), _STOP,
     ],
