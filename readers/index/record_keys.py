@@ -50,9 +50,12 @@ def key_pairs_with_typed_ids(block: Block) -> tuple[Int64s, Int64s]:
     return np.concatenate([offsets for offsets, _ in pairs]), np.concatenate([hashes for _, hashes in pairs])
 
 
-def explained_hashes(block: Block) -> set[int]:
-    """Return the hashes of all entries that a broker of any release or implementation writes for a block's records."""
-    return {value for pairs in (key_pairs, tag_pairs, typed_id_pairs) for value in pairs(block)[1].tolist()}
+def explained_entries(block: Block) -> set[tuple[int, int]]:
+    """Return all entries that a broker of any release or implementation writes for a block's records: commit-log offset
+    and hash.
+    """
+    found = (pairs(block) for pairs in (key_pairs, tag_pairs, typed_id_pairs))
+    return {pair for offsets, hashes in found for pair in zip(offsets.tolist(), hashes.tolist(), strict=True)}
 
 
 def typed_id_key(key: bytes) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqtx.readers.index.index import IndexFile, entries_at, open_index_file
 from rmqtx.readers.index.record_keys import typed_id_pairs
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.remembered import Remembered
@@ -58,9 +58,10 @@ def _is_typed(store: Store, index: IndexFile, first: int) -> bool:
         with index.segment.open() as file:
             end = min(first + _SAMPLED, index.entries_count + 1)
             entries = entries_at(file, index, np.arange(first, end))
-        for offset, key_hash in zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True):
-            block = block_at(log, offset)
-            if block is not None and key_hash in typed_id_pairs(block)[1].tolist():
+        pairs = set(zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True))
+        for block in blocks_at(log, np.unique(entries["commit_log_offset"].astype(np.int64))):
+            offsets, hashes = typed_id_pairs(block)
+            if not pairs.isdisjoint(zip(offsets.tolist(), hashes.tolist(), strict=True)):
                 return True
     except SourceError:
         pass  # reported where the index is searched or verified

@@ -116,14 +116,16 @@ class PropertyAreas:
 
     def _searched(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         key = name.encode() + bytes([NAME_END])
-        numbers = np.flatnonzero(self._begin_with(key[:8]))
+        numbers = self._begin_with(key[:8]).nonzero()[0]
         for place in range(8, len(key), 8):
             if not len(numbers):
                 break
             numbers = numbers[self._contain(self._pieces[numbers] + place, key[place : place + 8])]
-        values, ends = self._pieces[numbers] + len(key), self._piece_ends[numbers]
         starts, lengths = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
         present = np.zeros(self.count, np.bool_)
+        if not len(numbers):
+            return starts, lengths, present
+        values, ends = self._pieces[numbers] + len(key), self._piece_ends[numbers]
         full = ends > values
         if not full.all():
             numbers, values, ends = numbers[full], values[full], ends[full]

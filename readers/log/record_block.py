@@ -228,8 +228,10 @@ class Block:
             return known if self._rows is None else known[self._rows]
         starts, lengths = self._topic
         text = name.encode()
-        rows = np.flatnonzero(lengths == len(text))
+        rows = (lengths == len(text)).nonzero()[0]
         for place in [*range(0, len(text) - 7, 8), max(0, len(text) - 8)]:
+            if not len(rows):
+                break
             part = text[place : place + 8]
             if len(part) == 8:
                 found = integers_at(self.data, starts[rows] + place, "<u8") == int.from_bytes(part, "little")

@@ -67,7 +67,7 @@ def _has_ended(match: re.Match[str]) -> bool:
 
 def remove_dead_folders(directory: Path) -> None:
     """Remove the folders of dead runs of this user in a directory; what cannot be removed stays."""
-    for name, match in _names(directory, _FOLDER):
+    for name, match in _names(directory, _PREFIX, _FOLDER):
         path = directory / name
         if _has_ended(match) and _is_own(path) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -76,16 +76,17 @@ def remove_dead_folders(directory: Path) -> None:
 def remove_dead_files(file: Path) -> None:
     """Remove the temporary files that dead runs left for a file."""
     begin = f".{file.name}."
-    for name, match in _names(file.parent, re.compile(re.escape(begin) + _FILE_END.pattern)):
+    for name, match in _names(file.parent, begin, re.compile(re.escape(begin) + _FILE_END.pattern)):
         path = file.parent / name
         if _has_ended(match) and _is_own(path):
             with suppress(OSError):  # not a file: it stays
                 path.unlink()
 
 
-def _names(directory: Path, pattern: re.Pattern[str]) -> list[tuple[str, re.Match[str]]]:
+def _names(directory: Path, begin: str, pattern: re.Pattern[str]) -> list[tuple[str, re.Match[str]]]:
     try:
-        names = [entry.name for entry in directory.iterdir()]
+        # Each command looks here, and there may be thousands of names.
+        names = [name for name in os.listdir(directory) if name.startswith(begin)]  # noqa: PTH208
     except OSError:
         return []
     matches = ((name, pattern.fullmatch(name)) for name in names)

@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.index.index import ENTRY, IndexFile
 from rmqtx.readers.index.index_search import Index, open_index
-from rmqtx.readers.index.record_keys import explained_hashes
+from rmqtx.readers.index.record_keys import explained_entries
 from rmqtx.readers.log.properties import UNIQ_KEY
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.java_hashes import column_key_hashes
 from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
@@ -62,8 +62,8 @@ def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
     log = store.log()
     try:
         index = open_index(store)
-        found = [_examined(store, log, index, suspect) for suspect in _suspects(index, rows)]
-        return [one for one in found if one is not None]
+        suspects = _suspects(index, rows)
+        return [one for block in blocks_at(log, suspects) for one in _examined(store, index, block)]
     except SourceError:
         return []  # reported where the index is searched or verified
     finally:
@@ -138,18 +138,16 @@ def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
     return low + bisect_left(places.tolist(), offset)
 
 
-def _examined(store: Store, log: SegmentedLog, index: Index, offset: int) -> DoubtfulId | None:
-    block = block_at(log, offset)
-    if block is None:
-        return None
-    explained = explained_hashes(block)
-    entries = [pair for file in index.files for pair in _entries_between(file, offset, offset)]
-    left = sorted({value for places, found in entries for value in found[places == offset].tolist()} - explained)
-    known = index.offsets_of_hashes(np.array(left, np.int64)) if left else {}
-    proven = tuple(value for value in left if offset in known.get(value, ()))
-    if not proven:
-        return None
-    topic, name = str(block.topic_texts()[0]), block.properties.text(UNIQ_KEY)[0].as_py()
-    return DoubtfulId(
-        store.root, offset, topic, f"no other record has the id {name}" if name else "the record has no id", proven
-    )
+def _examined(store: Store, index: Index, block: Block) -> Iterator[DoubtfulId]:
+    explained = explained_entries(block)
+    for row, offset in enumerate(block.commit_log_offsets.tolist()):
+        entries = [pair for file in index.files for pair in _entries_between(file, offset, offset)]
+        hashes = {value for places, found in entries for value in found[places == offset].tolist()}
+        left = sorted(value for value in hashes if (offset, value) not in explained)
+        known = index.offsets_of_hashes(np.array(left, np.int64)) if left else {}
+        proven = tuple(value for value in left if offset in known.get(value, ()))
+        if not proven:
+            continue
+        topic, name = str(block.topic_texts()[row]), block.properties.text(UNIQ_KEY)[row].as_py()
+        seen = f"no other record has the id {name}" if name else "the record has no id"
+        yield DoubtfulId(store.root, offset, topic, seen, proven)

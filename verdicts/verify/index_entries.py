@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.index.record_keys import (
-    explained_hashes,
+    explained_entries,
     key_pairs,
     may_lack_entries,
     tag_pairs,
@@ -316,8 +316,8 @@ class IndexComparison:
                 if entry[1] in self._reported_offsets:
                     continue
                 block = block_at(log, entry[1])
-                known = set[int]() if block is None else explained_hashes(block)
-                if entry[2] not in known:
+                known = set[tuple[int, int]]() if block is None else explained_entries(block)
+                if entry[1:] not in known:
                     wrong.append(entry)
                 else:  # a search that was misled did not reach it
                     self._right.add(entry[1:])
