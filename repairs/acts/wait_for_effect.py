@@ -62,15 +62,21 @@ class _Watch:
         start = time.monotonic()
         number = 0
         while True:
+            closed_count = self._closed_count()
             self._look()
             waited_ms = (time.monotonic() - start) * 1000
             is_over = all(act.is_effect_final or _is_contradicted(act) for act in self._acts)
             if waited_ms >= (watch_ms if is_over else max(prove_ms, watch_ms)):
                 break
+            if self._medium.is_exclusive and self._problem is None and closed_count == self._closed_count():
+                break  # no other process changes these files: the next look would show the same
             self._watch_tail(_PAUSES_SECONDS[min(number, len(_PAUSES_SECONDS) - 1)])
             number += 1
         for act in self._acts:
             self._end(act)
+
+    def _closed_count(self) -> int:
+        return sum(len(act.closed) for act in self._acts)
 
     def _look(self) -> None:
         """Look up all acts once; an error is kept for the receipts."""
