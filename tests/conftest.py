@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.moment import MOMENT as MOMENT
+from tests.moment import MOMENTS, moment_of
+from tests.moment import READ_AT_MS as READ_AT_MS
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
@@ -45,19 +49,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return OneSparkSession(config, log)
 
 
-#: The moment of reading, where it is defined, and where else it is asked for.
-MOMENT = "rmqtx.verdicts.evidence.store_facts.moment_ms"
-MOMENTS = (MOMENT, "rmqtx.spark_tasks.jobs.audit.moment_ms", "rmqtx.verdicts.verify.verify.moment_ms")
-#: When the stores of the corpus are read. What is pending nears fileReservedTime as they grow old, and is discarded.
-READ_AT_MS = 1_795_388_400_000
-
-
 @contextmanager
 def one_moment() -> Iterator[None]:
     """Stores are read soon after the corpus was written, or when a test says, which lies before."""
     with pytest.MonkeyPatch.context() as patch:
         for place in MOMENTS:
-            patch.setattr(place, lambda store: min(store.taken_time_ms, READ_AT_MS))
+            patch.setattr(place, moment_of)
         yield
 
 

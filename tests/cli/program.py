@@ -1,4 +1,4 @@
-"""`rmqtx` as a program of its own that reads stores at the moment of the tests (`tests/conftest.py`).
+"""`rmqtx` as a program of its own that reads stores at the moment of the tests (`tests/moment.py`).
 
 With the real clock, what is pending in the corpus gets other flags as the corpus grows old.
 """
@@ -13,8 +13,10 @@ RMQTX = [sys.executable, str(Path(__file__).resolve())]
 
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
-    from rmqtx_cli.main import run
-    from tests.conftest import one_moment
+    from rmqtx.verdicts.evidence import store_facts
+    from tests.moment import moment_of
 
-    with one_moment():
-        run()
+    store_facts.moment_ms = moment_of  # before the modules that import it by name
+    from rmqtx_cli.main import run
+
+    run()
