@@ -20,6 +20,9 @@ STYLE = ROOT / "docs" / "style.md"
 _ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
 
 
+_WORD = re.compile(r"\w+")
+
+
 class Row(NamedTuple):
     """Phrases that are not written, and how often they still are."""
 
@@ -61,15 +64,29 @@ def texts() -> dict[str, str]:
     return found
 
 
+@functools.cache
+def words() -> dict[str, list[tuple[str, int]]]:
+    """Where each word stands in the texts: the file, and the place in its text. One pass finds all of them."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, text in texts().items():
+        for match in _WORD.finditer(text):
+            found.setdefault(match[0].lower(), []).append((name, match.start()))
+    return found
+
+
 def places(phrases: tuple[str, ...]) -> list[str]:
     """Where phrases stand, with the words around each."""
     either = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in phrases)
     pattern = re.compile(rf"\b(?:{either})\b", re.IGNORECASE)
-    return [
-        f"{name}: …{' '.join(text[max(0, match.start() - 40) : match.end() + 40].split())}…"
-        for name, text in texts().items()
-        for match in pattern.finditer(text)
-    ]
+    begins = {_WORD.findall(phrase)[0].lower() for phrase in phrases}
+    found, end = [], dict.fromkeys(texts(), 0)
+    for name, start in sorted(place for begin in begins for place in words().get(begin, [])):
+        text = texts()[name]
+        match = pattern.match(text, start) if start >= end[name] else None
+        if match:
+            end[name] = match.end()
+            found.append(f"{name}: …{' '.join(text[max(0, start - 40) : match.end() + 40].split())}…")
+    return found
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.phrases[0].replace(" ", "_"))
