@@ -11,7 +11,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,15 +23,37 @@ from tests.histories.truth import Truth, truth_of
 
 ARCHIVE = Path(__file__).with_name("recorded.tar.xz")
 RECORDED = 200
+#: What `make test` plays of them: so many drawn ones of each release, and each of the others on every second release.
+QUICK_OF_RELEASE, QUICK_EVERY = 6, 2
 _SEED = 70_000
 
 
-def recorded(directory: Path) -> Iterator[tuple[Path, Truth]]:
-    """Unpack the archive into a directory: the root of each store, and its truth."""
+def recorded(directory: Path, names: Container[str]) -> Iterator[tuple[Path, Truth]]:
+    """Unpack some histories of the archive into a directory: the root of each store, and its truth."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+        members = [member for member in archive if member.name.partition("/")[0] in names]
+        archive.extractall(directory, members, filter="data")
     for folder in sorted(directory.iterdir()):
         yield folder / "store", truth_of(json.loads((folder / "truth.json").read_text()))
+
+
+def recorded_names() -> tuple[list[str], list[str]]:
+    """The names of the histories in the archive: those of `make test`, and the rest, which `make test-slow` plays.
+
+    Of the drawn ones `make test` plays some of each release; of those that were found once, each on some releases, and
+    the next one on others.
+    """
+    with tarfile.open(ARCHIVE) as archive:
+        names = sorted({member.name.partition("/")[0] for member in archive})
+    drawn = [name for name in names if name.partition("-")[0].isdigit()]
+    quick = set(drawn[: QUICK_OF_RELEASE * len(RELEASES)])  # their seeds go round the releases
+    kept = [name for name in names if name not in drawn]
+    titles = sorted({name.rpartition("-")[0] for name in kept})
+    for name in kept:
+        title, _, version = name.rpartition("-")
+        if (titles.index(title) + found.RELEASES.index(version)) % QUICK_EVERY == 0:
+            quick.add(name)
+    return sorted(quick), [name for name in names if name not in quick]
 
 
 def main() -> int:
