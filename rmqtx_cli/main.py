@@ -123,10 +123,6 @@ def status_of(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     if "_RMQTX_COMPLETE" in os.environ:  # a shell asks for completions
-        from rmqtx_cli.commands.offers import offers
-        from rmqtx_cli.options import completion
-
-        completion.offer(offers())
         app(prog_name="rmqtx")
     try:
         status = _commands()(arguments, prog_name="rmqtx", standalone_mode=False)

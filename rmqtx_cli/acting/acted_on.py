@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.acts.live_medium import LiveMedium
+from rmqtx.repairs.acts.send_medium import SendMedium
+from rmqtx.repairs.plans.plan_sources import named_at_brokers
 from rmqtx_cli.options.act_options import OfflineOptions
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
 from rmqtx_cli.sources.offline import acts_on_files, open_offline, resolved_in_files
+from rmqtx_cli.sources.opening import Opened, open_stores, say_header
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.receipts.receipts import Receipt
-    from rmqtx_cli.sources.opening import Opened
 
 LIVE_WARNING = "a live act has no undo"
 
@@ -68,8 +71,6 @@ class ActedOnBrokers:
 
     def resolved(self, ids: Sequence[str]) -> list[str]:
         """See `ActedOn`."""
-        from rmqtx.repairs.plans.plan_sources import named_at_brokers
-
         return named_at_brokers(self.opened.brokers, ids, carried)
 
     def group_of(self, name: str | None) -> str | None:
@@ -160,9 +161,6 @@ def acted_on_by_copies(
     `to_broker`: the name of the broker that gets them, of several; `as_half`: it gets new half messages.
     Raises: BadRequest, SourceError, RemotingError.
     """
-    from rmqtx.repairs.acts.send_medium import SendMedium
-    from rmqtx_cli.sources.opening import open_stores, say_header
-
     opened = open_stores(stores, files)
     say_header(opened, voice)
     with open_live(live) as brokers:
@@ -196,7 +194,5 @@ def acted_on(
             "no live broker and no store given",
             advice="add -n HOST:PORT (a name server), --broker HOST:PORT or --store STORE",
         )
-    from rmqtx.repairs.acts.live_medium import LiveMedium
-
     with open_live(live) as brokers:
         yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))

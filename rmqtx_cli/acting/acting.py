@@ -6,27 +6,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
+from rmqtx.repairs.acts.course import Course
+from rmqtx.repairs.acts.guards import overridden
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipt_status import STATUS_OF_OUTCOME, status_of
+from rmqtx.repairs.receipts.receipts import RECEIPTS, table
 from rmqtx_cli.acting.acted_on import ActedOn
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.sources.interrupting import stopping
+from rmqtx_cli.words import exit_status, progress, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
+from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, group_words, topic_words
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.acts.course import Course
     from rmqtx.repairs.acts.medium import Medium
-    from rmqtx.repairs.acts.orders import CheckedAct, Conduct
     from rmqtx.repairs.acts.situation import SentTo
-    from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import View
     from rmqtx_cli.words.progress import CountBar
 
 #: More transactions at once need a plan, which another operator can review.
@@ -38,10 +44,6 @@ def conduct_of(act: ActOptions, override: Sequence[str] | None, reason: str | No
 
     Raises: BadRequest for an unknown guard, or an override without a reason.
     """
-    from rmqtx.repairs.acts.guards import overridden
-    from rmqtx.repairs.acts.orders import Conduct
-    from rmqtx_cli.words.near import did_you_mean
-
     overrides = overridden(override or (), reason, did_you_mean)
     if act.max_per_second is not None and act.max_per_second <= 0:
         raise BadRequest("--max-per-second must be more than 0")
@@ -71,10 +73,6 @@ def act_on(
     listing: Listing,
 ) -> int:
     """Look up some transactions, print what will be done, ask, act and prove; return the exit status."""
-    from rmqtx.repairs.acts.carry_out import checked_acts, refuse_redelivered_elsewhere
-    from rmqtx.repairs.acts.orders import ActOrder
-    from rmqtx.repairs.receipts.journal import Journal
-
     orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
     journal = Journal()
     acts = checked_acts(orders, found.medium, conduct)
@@ -87,9 +85,6 @@ def act_on(
 
 def receipts_listing(output: ReceiptOptions, voice: Voice) -> Listing:
     """The listing of receipts."""
-    from rmqtx.repairs.receipts.receipts import RECEIPTS
-    from rmqtx_cli.output.listing import Listing
-
     return Listing(RECEIPTS, receipts_view(), output.rows, voice=voice)
 
 
@@ -102,9 +97,6 @@ def carry_out_confirmed(
     `go_on`: what to do after an interruption.
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
-    from rmqtx.repairs.receipts.receipt_status import status_of
-    from rmqtx.repairs.receipts.receipts import table
-
     voice = listing.voice
     allowed = [checked_act for checked_act in acts if checked_act.is_allowed]
     if act.dry_run:
@@ -140,11 +132,6 @@ def _carry_out(
     acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, voice: Voice
 ) -> Course:
     """Carry out the acts, with a bar on a terminal; Ctrl-C ends them after the current one. Return their course."""
-    from rmqtx.repairs.acts.carry_out import carry_out
-    from rmqtx.repairs.acts.course import Course
-    from rmqtx_cli.sources.interrupting import stopping
-    from rmqtx_cli.words import progress
-
     with progress.counted("acting", voice) as bar:
         course = Course() if bar is None else Course(lambda now: _show_course(bar, now))
         with stopping(course):
@@ -232,16 +219,12 @@ def status_of_answers(outcomes: Iterable[ActOutcome], *, is_late: bool) -> int:
 
     A refused answer makes it SOME_REFUSED, also if it is the only one: the broker checks the others later.
     """
-    from rmqtx.repairs.receipts.receipt_status import STATUS_OF_OUTCOME
-
     found = {STATUS_OF_OUTCOME[outcome] for outcome in outcomes}
     return exit_status.combined({*found, exit_status.SOME_REFUSED} if is_late or found - {exit_status.DONE} else found)
 
 
 def receipts_view() -> View:
     """The view of receipts in a table."""
-    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
-
     def notes(row: dict[str, Any]) -> str:
         """The notes; of refusals, which are also printed as lines, only the names of the guards."""
         is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD

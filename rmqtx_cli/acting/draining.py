@@ -6,14 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rmqtx.repairs.holds.draining import DrainEnd
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.repairs.holds.after_a_round import discarded_words
+from rmqtx.repairs.holds.draining import Drain, DrainEnd, WaitingHalf
 from rmqtx_cli.pages.deadlines import in_text
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.holds.draining import Drain, WaitingHalf
     from rmqtx_cli.words.say import Voice
 
 #: Half messages that a table lists, those that are discarded first.
@@ -84,8 +85,6 @@ def _half_line(one: WaitingHalf) -> str:
 
 def say_ends(drains: Sequence[Drain]) -> dict[str, int]:
     """Print how the wait for each broker ended and what to do next; return the exit status of each."""
-    from rmqtx.repairs.holds.after_a_round import discarded_words
-
     now_ms = time.time_ns() // 1_000_000
     for drain in drains:
         assert drain.end is not None
@@ -112,8 +111,6 @@ def say_ends(drains: Sequence[Drain]) -> dict[str, int]:
 
 
 def _status(drain: Drain) -> int:
-    from rmqtx.remoting.protocol.errors import Refused
-
     assert drain.end is not None
     is_refused = drain.end == DrainEnd.LOST and isinstance(drain.error, Refused)
     return exit_status.REFUSED_BY_BROKER if is_refused else STATUS[drain.end]

@@ -6,23 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
+from rmqtx.repairs.holds.changes import CheckedChange, change_settings
+from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.receipt_status import status_of
+from rmqtx.repairs.receipts.receipts import RECEIPTS, table
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.deadlines import in_text
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, size
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.holds.changes import CheckedChange
     from rmqtx.repairs.receipts.journal import Journal
-    from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.output.views import View
 
 #: Transactions that a line names.
 _NAMED_MAX = 5
@@ -33,9 +39,6 @@ def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple
 
     Raises: BadRequest for an unknown guard, one without an override, or no reason.
     """
-    from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
-    from rmqtx_cli.words.near import did_you_mean
-
     for name in override or ():
         if name not in HOLD_GUARD_NAMES:
             raise BadRequest(f"no guard {name!r} here", advice=did_you_mean(name, list(HOLD_GUARD_NAMES)))
@@ -48,16 +51,11 @@ def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple
 
 def settings_listing(output: ReceiptOptions, voice: Voice) -> Listing:
     """The listing of receipts of holds, drains and releases."""
-    from rmqtx.repairs.receipts.receipts import RECEIPTS
-    from rmqtx_cli.output.listing import Listing
-
     return Listing(RECEIPTS, settings_view(), output.rows, voice=voice)
 
 
 def settings_view() -> View:
     """The view of these receipts in a table."""
-    from rmqtx_cli.output.views import ALWAYS, Column, View, plain
-
     def settings(row: dict[str, Any]) -> str:
         parts = [f"{one['setting']} {one['before']} → {one['after']}" for one in row["settings"] or ()]
         return escaped(", ".join(parts))
@@ -197,11 +195,6 @@ def carry_out_changes(
     after the changes, before the receipts are printed; returns the status of brokers, instead of that of their changes.
     Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
     """
-    from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
-    from rmqtx.repairs.holds.changes import change_settings
-    from rmqtx.repairs.receipts.receipt_status import status_of
-    from rmqtx.repairs.receipts.receipts import table
-
     voice, allowed = listing.voice, [one for one in changes if one.is_allowed]
     if dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'broker')} would be changed)")
@@ -232,8 +225,6 @@ def carry_out_changes(
 
 
 def _status_before(one: CheckedChange) -> int:
-    from rmqtx.remoting.protocol.errors import Refused
-
     if one.error is not None:
         return exit_status.REFUSED_BY_BROKER if isinstance(one.error, Refused) else exit_status.UNREACHABLE
     return exit_status.REFUSED_BY_GUARD if one.refusals else exit_status.DONE

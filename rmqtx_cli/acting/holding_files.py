@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
+from rmqtx.repairs.holds.changes import settings_to_write
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.options.source_options import DatabaseOptions
+from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.pages.deadlines import deadline_lines
+from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -22,12 +27,6 @@ def print_lines(store: str, files: StoreOptions, unfit: Mapping[str, Any], durat
     `unfit`: values of the options that are for live brokers, by option name.
     Raises: BadRequest for one of these; NotAStore, UnreadableFile.
     """
-    from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
-    from rmqtx.repairs.holds.changes import settings_to_write
-    from rmqtx_cli.options.source_options import DatabaseOptions
-    from rmqtx_cli.output.listing import concluded
-    from rmqtx_cli.sources.files import FileOpener
-
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
             raise BadRequest(f"{name} is for live brokers, not for --store", advice="leave one of them out")

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.acts.guard_rules import are_proxies
+from rmqtx.repairs.plans.draft_plan import PlanDraft, plan_of
+from rmqtx.repairs.plans.plan_sources import AskedAs, PlanSource
 from rmqtx_cli.options.next_commands import with_places
+from rmqtx_cli.output.streams import open_stream
+from rmqtx_cli.pages.plan_page import apply_command
 from rmqtx_cli.sources.provenance import asked_options
 from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
@@ -18,8 +23,6 @@ if TYPE_CHECKING:
     import typer
 
     from rmqtx.repairs.acts.situation import Situation
-    from rmqtx.repairs.plans.draft_plan import PlanDraft
-    from rmqtx.repairs.plans.plan_sources import PlanSource
     from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx_cli.output.listing import Listing
 
@@ -29,9 +32,6 @@ _REFUSED_SHOWN_MAX = 10
 
 def plan_from(context: typer.Context, draft: PlanDraft, source: PlanSource) -> Plan:
     """Return the plan of a draft, with the facts about its stores."""
-    from rmqtx.repairs.plans.draft_plan import plan_of
-    from rmqtx.repairs.plans.plan_sources import AskedAs
-
     asked = AskedAs(str(context.info_name), asked_options(context))
     stores, made_from = source.facts(asked, {root for step in draft.steps for root in step.stores})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
@@ -52,9 +52,6 @@ def write_plan(
     plan: Plan, output: Path, listing: Listing | None, situations: Sequence[Situation], voice: Voice
 ) -> None:
     """Write the plan file, list its steps, and name connected producers, which make `apply` refuse."""
-    from rmqtx_cli.output.streams import open_stream
-    from rmqtx_cli.pages.plan_page import apply_command
-
     with open_stream(output) as stream:
         stream.write(plan.text().encode())
     if listing is not None:
@@ -81,8 +78,6 @@ def say_refused(draft: PlanDraft, voice: Voice) -> None:
 
 def say_producers(situations: Sequence[Situation], voice: Voice) -> None:
     """Print the groups with connected producers."""
-    from rmqtx.repairs.acts.guard_rules import are_proxies
-
     groups = {str(one.group): one.conditions.producers for one in situations if one.conditions.producers}
     for group, producers in groups.items():
         found = "only a proxy is registered for" if are_proxies(producers) else "a producer of"

@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.saved_messages import message_of
+from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx_cli.acting.plan_writing import say_refused
 from rmqtx_cli.options.asking import answered, typed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.pages.deadlines import deadline_text
+from rmqtx_cli.sources.transaction_page import write_page
 from rmqtx_cli.words import say
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.say import Voice
@@ -141,8 +145,6 @@ class Desk:
         return _Next.AGAIN
 
     def _show_one(self, name: str) -> None:
-        from rmqtx_cli.sources.transaction_page import write_page
-
         left = self.triage.left()
         total = len(self.triage.situations)
         same = count(len(self.triage.left_with(name)), "transaction")
@@ -199,8 +201,6 @@ class Desk:
         return self._answer(names, word) if word in _ANSWERS else _Next.AGAIN
 
     def _group_lines(self, names: Sequence[str]) -> Iterator[str]:
-        from rmqtx.verdicts.deadlines.deadline import deadline_of
-
         rows = [self.triage.situations[name].transaction for name in names]
         now_ms = time.time_ns() // 1_000_000
         yield f"{count(len(rows), 'transaction')} of {of_group(*self.triage.group_of(names[0]))}"
@@ -232,8 +232,6 @@ class Desk:
 
     def _answer(self, names: Sequence[str], word: str) -> _Next:
         """Take an answer; print what the guards refuse, in their words."""
-        from rmqtx_cli.acting.plan_writing import say_refused
-
         against = [name for name in names if self._is_against_ledger(name, word)]
         if against:
             why = self.ledger[against[0]]
@@ -284,8 +282,6 @@ def _word(line: str | None) -> str:
 
 def _body_lines(situation: Situation) -> Iterator[str]:
     """The body of the message, decompressed; as text, with bytes that are not UTF-8 as backslash escapes."""
-    from rmqtx.repairs.receipts.saved_messages import message_of
-
     record = situation.half_copy or situation.discard_copy
     if record is None or not record.raw:
         yield "the body cannot be read: no copy of the record is readable"

@@ -12,7 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.model.errors import RmqtxError
+import rmqtx
+from rmqtx.readers.model.errors import RmqtxError, SourceError
+from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
+from rmqtx.readers.store.broker_settings import settings_of_conf
+from rmqtx.repairs.receipts.journal import state_directory
+from rmqtx_cli.options.configuration import configuration
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.words.text import count, size
 
@@ -38,10 +43,6 @@ _VARIABLES = ("RMQTX_CONFIG", "RMQTX_STORE", "NAMESRV_ADDR", "RMQTX_STATE_DIR", 
 
 def parts_of_conf(file: Path, version: str | None) -> Iterator[Part]:
     """Yield a part for each line of a broker.conf that the broker does not take as written, with the value in force."""
-    from rmqtx.readers.model.errors import SourceError
-    from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
-    from rmqtx.readers.store.broker_settings import settings_of_conf
-
     part = f"broker.conf {file}"
     try:
         settings = settings_of_conf(read_broker_conf(file), version)
@@ -111,8 +112,6 @@ def _metadata(name: str) -> str | None:
 
 def _packages(wanted: set[str]) -> Iterator[Part]:
     """Yield rmqtx, the packages that it needs, and its extras."""
-    import rmqtx
-
     place = Path(rmqtx.__file__).parent.parent
     version = _metadata("Version")
     if version is None:
@@ -208,8 +207,6 @@ def _temporary_folder(given: str | None) -> Part:
 
 def _state_folder() -> Part:
     """Examine the folder of receipts, without making it."""
-    from rmqtx.repairs.receipts.journal import state_directory
-
     try:
         folder = state_directory()
     except (RmqtxError, RuntimeError, OSError) as error:
@@ -221,8 +218,6 @@ def _state_folder() -> Part:
 
 
 def _configuration() -> Part:
-    from rmqtx_cli.options.configuration import configuration
-
     known = configuration()
     if known.file is None:
         return ok(HERE, "configuration file", "none")

@@ -15,8 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx_cli.monitoring.measure import measure
+from rmqtx_cli.monitoring.remembered import became_since
+from rmqtx_cli.monitoring.samples import counted_samples, exported_samples
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.output.standard_streams import own_standard_streams
+from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from rmqtx_cli.monitoring.metrics import Samples
@@ -58,12 +65,6 @@ def read(request: Request) -> dict[str, Any]:
 
     Raises: RmqtxError.
     """
-    from rmqtx_cli.monitoring.measure import measure
-    from rmqtx_cli.monitoring.remembered import became_since
-    from rmqtx_cli.monitoring.samples import counted_samples, exported_samples
-    from rmqtx_cli.sources.source import chosen_opener
-    from rmqtx_cli.words.say import Voice
-
     opener = chosen_opener(
         request.stores, request.live, request.files, Voice(quiet=True), "rmqtx exporter STORE", rate=request.rate
     )
@@ -139,9 +140,6 @@ class ReadingProcess:
 
 def main() -> None:
     """Answer the request on stdin."""
-    from rmqtx.readers.model.errors import RmqtxError
-    from rmqtx_cli.output.standard_streams import own_standard_streams
-
     own_standard_streams()
     request = pickle.load(sys.stdin.buffer)
     try:

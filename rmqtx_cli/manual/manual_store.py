@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
@@ -17,9 +18,6 @@ from rmqtx.verdicts.transactions.reason_codes import REASONS
 from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structures
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _CONVENTIONS = (
     "Names end in their unit: _ms is milliseconds (a point in time: since 1970 UTC), _bytes bytes, _count a number. "
@@ -77,8 +75,6 @@ def _word_lists(lists: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]
 
 
 def _type_name(kind: pa.DataType) -> str:
-    import pyarrow as pa
-
     if pa.types.is_list(kind):
         inner = kind.value_type
         if pa.types.is_struct(inner):

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.repairs.holds.listed_holds import is_over
+from rmqtx.repairs.holds.standing_holds import REJECT, Hold, looks_drained, looks_held, standing_holds
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from rmqtx.remoting.live.store_facts import LiveStore
-    from rmqtx.repairs.holds.standing_holds import Hold
 
 
 def held_sentences(facts: Sequence[LiveStore], now_ms: int) -> dict[str, tuple[str, bool]]:
@@ -20,9 +22,6 @@ def held_sentences(facts: Sequence[LiveStore], now_ms: int) -> dict[str, tuple[s
     Of another user's journal nothing is read: that a broker is held or drained is known by its settings alone. Before
     5.1.0 these do not show a drain (`looks_drained`).
     """
-    from rmqtx.repairs.holds.standing_holds import REJECT, looks_drained, looks_held, standing_holds
-    from rmqtx.repairs.receipts.journal import Journal
-
     confs = {fact.root: fact.settings.given or {} for fact in facts}
     if not any(looks_held(conf) or conf.get(REJECT) == "true" for conf in confs.values()):
         return {}
@@ -44,8 +43,6 @@ def held_sentences(facts: Sequence[LiveStore], now_ms: int) -> dict[str, tuple[s
 
 
 def _sentence(root: str, hold: Hold | None, now_ms: int) -> tuple[str, bool]:
-    from rmqtx.repairs.holds.listed_holds import is_over
-
     if hold is None or hold.until_ms is None:
         return f"{root} is held: its transactionCheckMax is as rmqtx hold sets it (until when: unknown here)", False
     if is_over(hold, now_ms):

@@ -12,20 +12,18 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
-from rmqtx_cli.monitoring.held import held_sentences
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
 from rmqtx_cli.pages.order_of_harm import Harms
-from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.words.text import of_group
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.store.broker_settings import BrokerSettings
-    from rmqtx.readers.store.store import Store
     from rmqtx.remoting.live.store_facts import LiveStore
     from rmqtx.verdicts.model.predicted import Prediction
     from rmqtx_cli.sources.source import Source
@@ -47,6 +44,9 @@ def _queue_numbers(source: Source, now_ms: int) -> list[StoreNumbers]:
     """Cursors and the ends of log and queues of each store or broker."""
     if isinstance(source, FileSource):
         return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
+    from rmqtx_cli.monitoring.held import held_sentences  # both have connections: files need none
+    from rmqtx_cli.sources.brokers import BrokerSource
+
     if isinstance(source, BrokerSource):
         held = held_sentences(source.facts, now_ms)
         return [_numbers_of_broker(fact, *held.get(fact.root, (None, False))) for fact in source.facts]

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.errors import RmqtxError, SourceError
+from rmqtx.verdicts.causes.strengths import cause_counts
+from rmqtx.verdicts.deadlines.deadline import is_open_row
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
 from rmqtx_cli.monitoring.numbers import ENDED, Causes, Numbers, Place
@@ -42,11 +46,6 @@ class Became:
 
     def add(self, rows: pa.Table) -> None:
         """Add the rows of a look-up."""
-        import pyarrow.compute as pc
-
-        from rmqtx.verdicts.causes.strengths import cause_counts
-        from rmqtx.verdicts.deadlines.deadline import is_open_row
-
         for row in rows.select(["store", "state", "flags"]).to_pylist():
             names = {STATE_COUNTERS.get(row["state"]), *(FLAG_COUNTERS.get(flag) for flag in row["flags"])}
             self.counts.update((row["store"], name) for name in names if name is not None)

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, GROUPS_MAX, OTHER, STATE_COUNTERS, Samples
-from rmqtx_cli.monitoring.numbers import ends_gone
+from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers, ends_gone
 
 if TYPE_CHECKING:
-    from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
     from rmqtx_cli.monitoring.remembered import Became
 
 

@@ -7,7 +7,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from rmqtx.readers.model.declared_json import JsonForm, needed
 from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
+from rmqtx.readers.storage.places import identity_of
+from rmqtx.repairs.receipts.journal import state_directory
+from rmqtx.verdicts.verify.time_budget import verify_within
+from rmqtx_cli.output.streams import written_whole
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -24,9 +31,6 @@ _FORM = 1
 
 def state_file(stores: list[Store]) -> Path:
     """The file for a set of stores, independent of their order."""
-    from rmqtx.readers.storage.places import identity_of
-    from rmqtx.repairs.receipts.journal import state_directory
-
     names = "\0".join(sorted(identity_of(store.root) for store in stores))
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return state_directory() / f"verify-{digest}.json"
@@ -37,10 +41,6 @@ def recall(file: Path) -> dict[str, int]:
 
     Raises: UnreadableFile.
     """
-    import pyarrow as pa
-
-    from rmqtx.readers.model.declared_json import JsonForm, needed
-
     times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
     form = JsonForm("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
     try:
@@ -57,8 +57,6 @@ def remember(file: Path, checked: dict[str, int]) -> None:
 
     Raises: UnwritableFile.
     """
-    from rmqtx_cli.output.streams import written_whole
-
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(file) as stream:
@@ -82,8 +80,6 @@ def within_budget(
 
     Raises: BadRequest for a text that is not a duration; UnreadableFile, UnwritableFile.
     """
-    from rmqtx.verdicts.verify.time_budget import verify_within
-
     milliseconds = parse_duration_ms(text)
     partial = verify_within(
         job, stores, milliseconds / 1000, recall(file), engine.results, split_bytes=engine.split_bytes_for(stores),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.tables import RECORDS
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rmqtx.readers.jobs.body_decoder import BodyDecoder
 
 def decoder_words(command: str) -> list[str]:
     """Return the words of a filter's command line; it is run without a shell.
@@ -33,10 +32,6 @@ def decoded_bodies(
 
     `with_body`: keep the bodies, as text if `is_text`.
     """
-    import pyarrow as pa
-
-    from rmqtx.readers.jobs.body_decoder import DECODED_FIELD
-
     texts = pa.array(decoder.decoded(batch["body"].to_pylist()), pa.string())
     if is_text:
         batch = with_text_bodies(batch)
@@ -48,18 +43,12 @@ def decoded_bodies(
 
 def text_schema() -> pa.Schema:
     """Return the schema of RECORDS with bodies as text."""
-    import pyarrow as pa
-
-    from rmqtx.readers.model.tables import RECORDS
-
     body = RECORDS.field("body")
     return RECORDS.set(RECORDS.get_field_index("body"), pa.field("body", pa.string(), metadata=body.metadata))
 
 
 def with_text_bodies(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch with its bodies as text; bytes that are not UTF-8 become backslash escapes."""
-    import pyarrow as pa
-
     values = [None if v is None else v.decode("utf-8", "backslashreplace") for v in batch["body"].to_pylist()]
     at = batch.schema.get_field_index("body")
     return pa.RecordBatch.from_arrays(

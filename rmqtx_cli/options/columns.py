@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.options.closed_values import closed_values
 from rmqtx_cli.words.near import nearest_column
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Heads = Mapping[str, str]
 _NO_HEADS: Heads = {}
@@ -55,8 +53,6 @@ def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
     `heads`: columns by their heads in a printed table.
     Raises: BadRequest, with similar names.
     """
-    import pyarrow as pa
-
     column, _, field = name.partition(".")
     column = _known(column, list(schema.names), f"no column {column!r}", heads)
     kind = schema.field(column).type

@@ -5,61 +5,44 @@ A completion prints no errors and takes at most a second: what is not found by t
 
 from __future__ import annotations
 
+import importlib
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import typer
+
+from rmqtx.readers.model.errors import BadRequest, RmqtxError
+from rmqtx.readers.model.own_process import begin_own_process
+from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx_cli.options.configuration import configuration, own_store
 
 #: At most this many ids are offered, if they are found within this time.
 IDS_MAX = 50
 _PATIENCE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Offers:
-    """Completions that only the commands can supply: words of `explain`, and the columns of a command's rows."""
-
-    words: Callable[[], Iterable[str]] = tuple
-    columns: Callable[[str], Iterable[str]] = lambda _command: ()
-
-
-_offers = [Offers()]
-
-
-def offer(offers: Offers) -> None:
-    """Set the completions to offer."""
-    _offers[:] = [offers]
-
-
 def words(incomplete: str) -> list[str]:
     """Return the words of `explain`."""
-    known = dict.fromkeys(_offers[0].words())
+    known = dict.fromkeys(_offers().words())
     return [word for word in known if word.lower().startswith(incomplete.lower()) and " " not in word]
 
 
 def actions(incomplete: str) -> list[str]:
     """Return the actions of `plan`, and `show`."""
-    from rmqtx.repairs.receipts.act_kind import PLANNED
-
     return _beginning([*PLANNED, "show"], incomplete)
 
 
 def guards(incomplete: str) -> list[str]:
     """Return the names of guards."""
-    from rmqtx.repairs.acts.guards import GUARDS
-
-    return _beginning((guard.name for guard in GUARDS), incomplete)
+    return _beginning(_offers().guards(), incomplete)
 
 
 def hold_guards(incomplete: str) -> list[str]:
     """Return the names of the guards of a release that can be overridden."""
-    from rmqtx.repairs.holds.guards import HOLD_GUARDS
-
-    return _beginning((guard.name for guard in HOLD_GUARDS if not guard.is_absolute), incomplete)
+    return _beginning(_offers().hold_guards(), incomplete)
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -69,11 +52,7 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def sort_fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the same, each with an optional sign."""
-    from rmqtx_cli.options.columns import ALSO_CALLED
-
-    columns = _columns(ctx)
-    also = [name for name, column in ALSO_CALLED.items() if column in columns]
-    return _last_of(incomplete, ",-", [*columns, *also])
+    return _last_of(incomplete, ",-", _offers().sort_columns(ctx.info_name or ""))
 
 
 def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -84,9 +63,6 @@ def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def stores(incomplete: str) -> list[str]:
     """Return the names of stores in the configuration file; the shell completes paths itself."""
-    from rmqtx.readers.model.errors import BadRequest
-    from rmqtx_cli.options.configuration import configuration
-
     try:
         return _beginning(configuration().stores, incomplete)
     except BadRequest:
@@ -95,9 +71,6 @@ def stores(incomplete: str) -> list[str]:
 
 def transaction_ids(incomplete: str) -> list[str]:
     """Return ids of pending transactions in the store that is read if none is given."""
-    from rmqtx.readers.model.errors import RmqtxError
-    from rmqtx.readers.model.own_process import begin_own_process
-
     begin_own_process()
     try:
         with _in_time():
@@ -107,18 +80,8 @@ def transaction_ids(incomplete: str) -> list[str]:
 
 
 def _pending_ids() -> list[str]:
-    from rmqtx.readers.storage.file_systems import expand
-    from rmqtx.readers.store.broker_settings import broker_settings
-    from rmqtx.readers.store.store import open_store
-    from rmqtx.verdicts.audit.lookups import pending
-    from rmqtx_cli.options.configuration import configuration, own_store
-
     named = own_store()
-    if named is None:
-        return []
-    (place, *_) = expand([configuration().place_of(named)])
-    found: list[str] = pending([open_store(place)], broker_settings).table()["transaction_id"].to_pylist()
-    return found
+    return [] if named is None else _offers().pending_ids(configuration().place_of(named))
 
 
 class _TooLateError(Exception):
@@ -141,9 +104,15 @@ def _in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _columns(ctx: typer.Context) -> Iterable[str]:
+def _offers() -> Any:
+    """Return the module that computes what is offered. It imports what the commands import, the help must not."""
+    return importlib.import_module("rmqtx_cli.commands.offers")
+
+
+def _columns(ctx: typer.Context) -> list[str]:
     """Return the names of the columns of a command's rows."""
-    return _offers[0].columns(ctx.info_name or "")
+    columns: list[str] = _offers().columns(ctx.info_name or "")
+    return columns
 
 
 def _beginning(names: Iterable[str], begin: str) -> list[str]:

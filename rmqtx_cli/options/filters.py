@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.closed_values import check_pattern, check_value
 from rmqtx_cli.options.columns import Heads, Path, resolve
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.times import parse_time_ms
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<operator>==|!=|<=|>=|!~|=|<|>|~)"""
@@ -151,20 +151,14 @@ class _Parser:
 
 
 def _joined(function: str, left: Mask, right: Mask) -> Mask:
-    import pyarrow.compute as pc
-
     return lambda batch: pc.call_function(function, [left(batch), right(batch)])
 
 
 def _inverted(mask: Mask) -> Mask:
-    import pyarrow.compute as pc
-
     return lambda batch: pc.invert(mask(batch))
 
 
 def _is_null(path: Path) -> Mask:
-    import pyarrow.compute as pc
-
     def mask(batch: pa.RecordBatch) -> pa.Array:
         if path.field is None:
             return pc.is_null(batch.column(path.column))
@@ -178,8 +172,6 @@ _FUNCTIONS = {"=": "equal", "==": "equal", "!=": "not_equal", "<": "less", "<=":
 
 
 def _comparison(path: Path, operator: str, text: str, option: str) -> Mask:
-    import pyarrow.compute as pc
-
     if operator in ("~", "!~"):
         matches = _regular_expression(path, text, option)
         return matches if operator == "~" else _inverted(matches)
@@ -193,9 +185,6 @@ def _comparison(path: Path, operator: str, text: str, option: str) -> Mask:
 
 
 def _regular_expression(path: Path, text: str, option: str) -> Mask:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_string(path.type) and not pa.types.is_binary(path.type):
         raise BadRequest(f"{option}: {path.name} is not text, ~ cannot search it", advice=_HELP)
     try:  # RE2: a hostile pattern costs linear time at most
@@ -207,10 +196,6 @@ def _regular_expression(path: Path, text: str, option: str) -> Mask:
 
 
 def _any_of(path: Path, batch: pa.RecordBatch, test: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = batch.column(path.column)
     if path.is_map:
         return test(pc.map_lookup(column, path.field, "first"))
@@ -226,8 +211,6 @@ def _any_of(path: Path, batch: pa.RecordBatch, test: Callable[[pa.Array], pa.Arr
 
 
 def _scalar(path: Path, text: str, option: str) -> pa.Scalar:
-    import pyarrow as pa
-
     kind = path.type
     if pa.types.is_null(kind):  # a CSV file without rows, or without a value in this column, shows no type
         raise BadRequest(f"{option}: no row has a value of {path.name}", advice="is this the right file and column?")

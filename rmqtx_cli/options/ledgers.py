@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 from rmqtx.verdicts.ledger.join import LedgerFit
-from rmqtx.verdicts.ledger.matching import SEPARATOR
+from rmqtx.verdicts.ledger.matching import SEPARATOR, Match
+from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
@@ -21,7 +26,6 @@ from rmqtx_cli.words.text import count, escaped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx.verdicts.ledger.matching import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,6 @@ class LedgerQuery:
 
         Raises: BadRequest for an unknown column, or a value that the column cannot have.
         """
-        from rmqtx.readers.model.tables import TRANSACTIONS
-
         match = parse_match(self.match, TRANSACTIONS, ledger)
         done = parse_filter(self.done, ledger, "--done")
         not_done = parse_filter(self.not_done, ledger, "--not-done")
@@ -131,8 +133,6 @@ class Comparison:
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same batches and count them."""
-        import pyarrow.compute as pc
-
         for batch in batches:
             _count(self.outcomes, batch["outcome"])
             _count(self.words, batch["ledger_word"])
@@ -147,15 +147,11 @@ class Comparison:
 
     def answer(self) -> str:
         """Return the number of transactions of each outcome, in one line."""
-        from rmqtx.verdicts.ledger.reconcile import OUTCOMES
-
         outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if self.outcomes[outcome])
         return f"{count(self.outcomes.total(), 'transaction')}{': ' + outcomes if outcomes else ''}"
 
     def lines(self) -> Iterator[str]:
         """Yield the lines below the rows: entries of the ledger, outcomes, ledger rows without a transaction."""
-        from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
-
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
         if words:
             yield f"in the ledger: {words}"
@@ -193,10 +189,6 @@ class Comparison:
 
 def _to_override_count(batch: pa.RecordBatch) -> int:
     """Return the number of rows to act on that `rmqtx apply` refuses unless the guard op-in-memory is overridden."""
-    import pyarrow.compute as pc
-
-    from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
-
     rows = batch.select(["advice", "flags"]).filter(pc.equal(batch["outcome"], "act"))
     pairs = zip(*(column.to_pylist() for column in rows.columns), strict=True)
     return sum(may_deliver_rolled_back(advice, flags) for advice, flags in pairs)

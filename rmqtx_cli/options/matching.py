@@ -6,15 +6,12 @@ must match. `keys ~ "^order-([0-9]+)$" = order_id` compares the group of a regul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.ledger.matching import Match, Term, named_pattern
 from rmqtx_cli.options.filters import tokens
 from rmqtx_cli.words.near import did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _HELP = 'write: keys = order_id, or keys ~ "^order-([0-9]+)$" = order_id; several joined by and'
 
@@ -71,8 +68,6 @@ def _next(left: list[tuple[str, str]], kinds: tuple[str, ...], wanted: str) -> s
 
 
 def _comparable(schema: pa.Schema) -> list[str]:
-    import pyarrow as pa
-
     return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 

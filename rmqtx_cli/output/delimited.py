@@ -12,6 +12,7 @@ import pyarrow as pa
 from rmqtx.readers.model.moments import is_time, timestamp_name
 from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
 from rmqtx_cli.output.pieces import pieces
+from rmqtx_cli.words.text import fully_escaped
 
 if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
@@ -89,6 +90,4 @@ def _fields(column: pa.Array) -> list[object]:
 
 def _one_line(value: str) -> str:
     """Text with escaped control characters, which readers of CSV treat differently; line ends would split a record."""
-    from rmqtx_cli.words.text import fully_escaped
-
     return fully_escaped(value)

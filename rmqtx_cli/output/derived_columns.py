@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtx.readers.model.tables import column
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,6 @@ class Derived:
 
 def derived_columns(schema: pa.Schema) -> dict[str, Derived]:
     """The columns that can be derived from a table's columns, by name."""
-    import pyarrow as pa
-
-    from rmqtx.readers.model.tables import column
-
     found = []
     if "half_copies" in schema.names and "half_store_time_ms" in schema.names:
         age = column("age_ms", pa.int64(), "time since the first half copy was stored, until now or --at")
@@ -49,9 +46,6 @@ def part_of(schema: pa.Schema, name: str) -> Derived | None:
 
     `name`: `half_copies.queue_offset`, `properties.KEYS`.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     source, _, part = name.partition(".")
     kind = schema.field(source).type
     if pa.types.is_map(kind):
@@ -72,8 +66,6 @@ def part_of(schema: pa.Schema, name: str) -> Derived | None:
 
 def with_derived(batch: pa.RecordBatch, derived: Iterable[Derived], now_ms: int) -> pa.RecordBatch:
     """The rows with derived columns added."""
-    import pyarrow as pa
-
     added = list(derived)
     if not added:
         return batch
@@ -83,21 +75,15 @@ def with_derived(batch: pa.RecordBatch, derived: Iterable[Derived], now_ms: int)
 
 
 def _passed(values: pa.Array, now_ms: int) -> pa.Array:
-    import pyarrow.compute as pc
-
     return pc.subtract(now_ms, values)
 
 
 def _left(values: pa.Array, now_ms: int) -> pa.Array:
-    import pyarrow.compute as pc
-
     return pc.subtract(values, now_ms)
 
 
 def _newest(part: str) -> Callable[[pa.Array, int], pa.Array]:
     def values(copies: pa.Array, _: int) -> pa.Array:
-        import pyarrow as pa
-
         return pa.array([rows[-1][part] if rows else None for rows in copies.to_pylist()], pa.int64())
 
     return values

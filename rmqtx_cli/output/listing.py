@@ -10,7 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
+
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.reading import NoteKind, Reading
+from rmqtx.verdicts.audit.provenance import with_provenance
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
@@ -23,9 +27,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from rmqtx.readers.model.reading import Reading
     from rmqtx_cli.output.port_kinds import StreamingPort
 
 
@@ -70,8 +72,6 @@ class Listing:
     _orders: list[SortOrder] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        import pyarrow as pa
-
         self.format = chosen_format(self.asked.output_format, self.asked.output)
         if (note := other_suffix(self.asked.output_format, self.asked.output)) is not None:
             self.voice.note(note)
@@ -145,14 +145,10 @@ class Listing:
         rows of a batch before the next one is read; for formats that can be streamed. `answer`: lines about all rows,
         printed above a table that can be held and does not scroll it off the terminal, else below.
         """
-        import pyarrow as pa
-
         chosen = pa.schema([
             self._derived[name].field if name in self._derived else self.schema.field(name) for name in self.columns
         ])
         if self.meta is not None and self.carries_meta:
-            from rmqtx.verdicts.audit.provenance import with_provenance
-
             chosen = with_provenance(chosen, self.meta)
         is_table = self.format is OutputFormat.TABLE
         with open_port(self.format, self.asked.output, chosen, self.view, self.asked.form) as port:
@@ -202,8 +198,6 @@ class Listing:
 
     def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same rows, sorted if --sort is given; then all rows, or those within the limit, are in memory."""
-        import pyarrow as pa
-
         if not self._orders:
             yield from batches
             return
@@ -220,8 +214,6 @@ class Listing:
 
     def fulfilling(self, rows: pa.Table) -> pa.Table:
         """The rows of a whole table that fulfil the condition."""
-        import pyarrow as pa
-
         if self._where is None:
             return rows
         found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
@@ -249,8 +241,6 @@ def concluded(reading: Reading, voice: Voice, *, has_failed: bool = False, has_u
 
     A finding with severity error, or an UNDECIDABLE transaction, shows that evidence is missing or damaged.
     """
-    from rmqtx.readers.model.reading import NoteKind
-
     for note in dict.fromkeys(reading.notes):
         (voice.note if note.kind is NoteKind.WHY else voice.detail)(note.text)
     voice.findings(reading.findings)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtx.readers.model.columns import rows_in_order
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.options.columns import ALSO_CALLED
 from rmqtx_cli.words.near import nearest_column
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: A duration until an event: the smallest first.
 _UNTIL = "discard_in_ms"
@@ -44,8 +44,6 @@ def names_of(text: str | None) -> list[str]:
 
 
 def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
-    import pyarrow as pa
-
     name = word.removeprefix("-")
     known = (name, f"{name}_ms", heads.get(name, ""), ALSO_CALLED.get(name, ""))
     column = next((one for one in known if one in schema.names), None)
@@ -66,9 +64,6 @@ def _largest_first(column: str) -> bool:
 
 def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
     """The rows, sorted; equal rows keep their order, null comes last."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     keys = []
     for order in orders:
         values = rows[order.column]
@@ -81,6 +76,4 @@ def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
 
 def oldest_first(rows: pa.Table) -> pa.Table:
     """Transactions, oldest first; those of equal age by id, so that each run lists them in the same order."""
-    from rmqtx.readers.model.columns import rows_in_order
-
     return rows_in_order(rows, ["half_store_time_ms", "transaction_id"])

@@ -17,6 +17,7 @@ from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.output.page import PagePort
 from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
+from rmqtx_cli.output.timestamps import TimestampPort
 from rmqtx_cli.output.write_behind import WriteBehind
 
 if TYPE_CHECKING:
@@ -82,8 +83,6 @@ def open_port(
         raise BadRequest(f"{output_format} cannot be printed on a terminal", advice="add -o FILE, or use a pipe")
     with open_stream(output) as stream:
         if form.timestamps and output_format is not OutputFormat.TABLE:
-            from rmqtx_cli.output.timestamps import TimestampPort
-
             port: Port = TimestampPort(make, stream, schema, view)
         else:
             port = make(stream, schema, view)

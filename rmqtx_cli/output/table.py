@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+from tabulate import tabulate
+
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.streams import is_on_terminal
@@ -126,8 +128,6 @@ def print_table(rows: pa.Table, view: View) -> None:
 
 
 def _lines(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
-    from tabulate import tabulate
-
     text = tabulate(
         cells, tablefmt="plain", disable_numparse=True, preserve_whitespace=True,
         colalign=["right" if column.is_number else "left" for column in columns],

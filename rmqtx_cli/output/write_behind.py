@@ -5,11 +5,11 @@ Encoders of columns run without Python's lock, so a second core can do it.
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
     import pyarrow as pa
 
@@ -41,8 +41,6 @@ class WriteBehind:
             return
         self._wait()
         if self._thread is None:
-            from concurrent.futures import ThreadPoolExecutor
-
             self._thread = ThreadPoolExecutor(1, "rmqtx-write")
         self._writing = self._thread.submit(self._port.write, batch)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.causes.groups import group_causes
 from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
@@ -34,8 +35,6 @@ _PAGE_SOURCES = (
 
 def group_cause_lines(reading: VerdictReading, arguments: str) -> Iterator[str]:
     """A line for each cause of whole producer groups, which the rows do not have."""
-    from rmqtx.verdicts.causes.groups import group_causes
-
     by_word: dict[str, list[tuple[str, int]]] = {}
     for _, word, group, rows in group_causes(reading.habits):
         by_word.setdefault(word, []).append((group, rows))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.check.check_stops import remedies
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.words.times import time_text
@@ -56,8 +59,6 @@ def next_lines(
 
     `live`: the options that connect to the same brokers, None for files. `shown`: transactions shown already.
     """
-    from rmqtx.verdicts.check.check_stops import remedies
-
     if live is not None:
         found = remedies(stop, live, None, shown)
     else:
@@ -68,8 +69,6 @@ def next_lines(
 
 def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:
     """The pending transactions of a store that the check never reaches, and all its pending transactions."""
-    import pyarrow.compute as pc
-
     pending = rows.filter(pc.and_(pc.equal(rows["store"], store), pc.equal(rows["state"], State.PENDING)))
     never = sum("never_asked" in flags for flags in pending["flags"].to_pylist())
     return never, pending.num_rows

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.deadlines.deadline import Deadline
-    from rmqtx.verdicts.model.next_event import NextEvent
+import pyarrow.compute as pc
+
 from rmqtx.verdicts.model.predicted import Prediction
 
 #: What a prediction assumes, in a few words.
@@ -66,8 +67,6 @@ def in_text(time_ms: int, now_ms: int) -> str:
 
 def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: int) -> Iterator[str]:
     """The first deadline of pending transactions: one line for running brokers, one for stopped ones."""
-    import pyarrow.compute as pc
-
     pending = rows.filter(pc.equal(rows["state"], State.PENDING)).select(["store", "transaction_id", "discard_at_ms"])
     for is_running in (True, False):
         roots = [root for root, known in predicted.items() if known.is_running is is_running]

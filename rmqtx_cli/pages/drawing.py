@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from rmqtx.readers.model.identities import is_of_grpc_client
 from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
@@ -25,7 +28,6 @@ from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
     from rmqtx.verdicts.model.predicted import Prediction
 
@@ -100,10 +102,6 @@ def with_events(
     `causes`: for each transaction rows of DIAGNOSES. `logged`: lines of its brokers' logs as events; None
     if no logs were read.
     """
-    import pyarrow as pa
-
-    from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-
     cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
     wider = schema.remove(schema.get_field_index("causes"))
     for name, part in (("timeline", TIMELINE if None in logged else LOGGED_TIMELINE), ("consumers", CONSUMERS)):

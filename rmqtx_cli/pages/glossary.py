@@ -18,9 +18,11 @@ from rmqtx.readers.model.tables import (
     ALL_TABLES,
     DLEDGER_ENTRIES,
     EPOCHS,
+    LIVE_TRANSACTIONS,
     REDO_LOG,
     ROCKSDB_TRANSACTIONS,
     STATE_TABLE,
+    TRANSACTIONS,
 )
 from rmqtx.readers.old_tables import redo_log, state_table
 from rmqtx.readers.queues import consume_queue, consume_queue_extension
@@ -55,6 +57,7 @@ from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
+from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
@@ -228,9 +231,6 @@ def _tables() -> Iterator[WordEntry]:
 
 def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     """Heads of printed tables that differ from column names, and columns that are derived from others."""
-    from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-    from rmqtx_cli.output.derived_columns import derived_columns
-
     for name, derived in derived_columns(TRANSACTIONS).items():
         yield WordEntry(name, "derived column", (f"{meaning_of(derived.field)}; in --where and --fields",))
     for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):

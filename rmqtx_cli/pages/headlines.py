@@ -6,10 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.model.predicted import REFUSED, SLAVE, Prediction
 from rmqtx.verdicts.model.state import State
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
+from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped, group_words, of_group
 
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.model.check_stop import CheckStop
-    from rmqtx.verdicts.model.predicted import Prediction
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.pages.order_of_harm import Harms
 
@@ -32,8 +36,6 @@ def pending_sentence(
     `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions; `unknown_count`: all
     UNDECIDABLE ones. `is_incomplete`: whether evidence is missing or damaged, so that more may be pending.
     """
-    import pyarrow.compute as pc
-
     pending = rows.filter(pc.equal(rows["state"], State.PENDING))
     others = rows.num_rows - pending.num_rows
     more = f"; also listed: {others} decided, discarded or UNDECIDABLE, with open copies"
@@ -95,8 +97,6 @@ def pending_lines(
 
 def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """Which brokers do not start on their store, so that nothing happens to its transactions until it is repaired."""
-    from rmqtx.verdicts.model.predicted import REFUSED
-
     for root, known in predicted.items():
         if known.why == REFUSED:
             yield f"{escaped(root)}: the broker does not start on this store, so it checks nothing"
@@ -104,9 +104,6 @@ def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
 
 def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """The same, and the command that names the file."""
-    from rmqtx.verdicts.model.predicted import REFUSED
-    from rmqtx_cli.options.next_commands import next_line
-
     yield from refused_sentences(predicted)
     for root, known in predicted.items():
         if known.why == REFUSED:
@@ -115,8 +112,6 @@ def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
 
 def slave_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """Which brokers are slaves, so that their masters check these transactions and take decisions on them."""
-    from rmqtx.verdicts.model.predicted import SLAVE
-
     for root, known in predicted.items():
         if known.why == SLAVE:
             yield f"{escaped(root)}: this broker is a slave: its master checks these transactions; decide them there"
@@ -133,9 +128,6 @@ def passed_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
 
 def passed_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """The same, and the command that makes the slots again."""
-    from rmqtx_cli.options.next_commands import next_line
-    from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
-
     yield from passed_sentences(predicted)
     for root in (root for root, known in predicted.items() if known.passed_count and not known.is_running):
         if (instead := instead_of_rebuild(root)) is not None:

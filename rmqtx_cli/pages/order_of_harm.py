@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,13 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.verdicts.model.next_event import NextEvent
-from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS
+from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS, Prediction
 from rmqtx.verdicts.model.replicas import are_in_several_stores
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import time_text
-
-if TYPE_CHECKING:
-    from rmqtx.verdicts.model.predicted import Prediction
 
 #: A discard that comes within this time is harm that can still be prevented.
 SOON_MS = 3_600_000

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
+from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
+from rmqtx.repairs.plans.known_plan import KnownPlan, digest_in
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.plans.known_plan import KnownPlan
     from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx.repairs.receipts.receipts import Receipt
 
@@ -27,9 +29,6 @@ _OF_FILES = {"commit_log": "--commitlog", "broker_conf": "--broker-conf", "broke
 
 def progress_lines(known: KnownPlan, receipts: Sequence[Receipt]) -> Iterator[str]:
     """The lines about how far the plan is, by all receipts of a journal, and the command that goes on."""
-    from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
-    from rmqtx.repairs.plans.known_plan import digest_in
-
     digest = known.digest
     found = progress_of(known.plan, digest, receipts)
     counts = ", ".join(f"{len(steps)} {word}" for word, steps in found.items() if steps)
@@ -55,8 +54,6 @@ def progress_lines(known: KnownPlan, receipts: Sequence[Receipt]) -> Iterator[st
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     """The lines above the steps."""
-    from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
-
     steps = plan.steps
     by_action = Counter(step.action for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import pyarrow as pa
 
 from rmqtx.repairs.receipts.act_kind import OF_SETTINGS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS
-from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS
+from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS, Receipt
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rmqtx.repairs.receipts.receipts import Receipt
 
 _WITNESS_VIEW = View(
     (
@@ -115,8 +112,6 @@ def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
 
 
 def _write_table(stream: IO[bytes], title: str, rows: list[dict[str, Any]], kind: pa.StructType, view: View) -> None:
-    import pyarrow as pa
-
     if not rows:
         if ":" in title:
             _write(stream, ["", title])

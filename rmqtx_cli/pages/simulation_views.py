@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.check.steps import Action, Round, Stop
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.findings import Finding
-    from rmqtx.verdicts.check.steps import Round
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
     from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 
@@ -126,8 +126,6 @@ class SimulationCounts:
 
 def round_line(number: int, played: Round) -> str:
     """One round in one line."""
-    from rmqtx.verdicts.check.steps import Action, Stop
-
     counts = {action: sum(step.action is action for step in played.steps) for action in Action}
     done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
     written = size(sum(step.written_bytes for step in played.steps))
@@ -142,8 +140,6 @@ def round_line(number: int, played: Round) -> str:
 
 def stuck_line(played: Round) -> str | None:
     """The reason why the check does not advance, if every round ends in an exception; else None."""
-    from rmqtx.verdicts.check.steps import Action, Stop
-
     if played.stop is not Stop.ABORTED:
         return None
     where = [step.queue_offset for step in played.steps if step.action is Action.UNREADABLE]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.cursors.rocksdb_cursors import cursor_databases
 from rmqtx.readers.log.commit_log import written_end_offset
-from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, are_before_half_topics, designs_of
+from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, SeenDesign, are_before_half_topics, designs_of
 from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -21,7 +21,7 @@ from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, lacking_database
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.audit.log_copies import glance_at_copies
 from rmqtx.verdicts.check.state import half_lag
@@ -35,9 +35,7 @@ from rmqtx_cli.words.of_old_stores import has_only_prepared
 from rmqtx_cli.words.text import count, escaped, size
 
 if TYPE_CHECKING:
-    from rmqtx.readers.log.designs import SeenDesign
     from rmqtx.readers.store.broker_settings import BrokerSettings
-    from rmqtx.readers.store.store import Store
 
 #: Offsets of the commit log in bytes, of queues as numbers of entries; null where unknown.
 STORES = pa.schema(

@@ -14,9 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.cursors.cursors import transaction_metrics
 from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.replicas import are_in_several_stores, distinct_counts
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
@@ -24,6 +29,7 @@ from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.pages.headlines import answer_lines, passed_lines, refused_lines
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, Harms
 from rmqtx_cli.words.durations import duration_text
@@ -32,7 +38,6 @@ from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding
-    from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.model.reading import VerdictReading
 
 _KEYS = ("producer_group", "topic")
@@ -229,8 +234,6 @@ class Summary:
         `arguments`: the options that open the same stores or brokers, quoted for a shell. `live`: the same for live
         brokers, None for files. `reading`: read to its end. `more`: the lines after these, with further commands.
         """
-        from rmqtx_cli.pages.headlines import answer_lines, passed_lines, refused_lines
-
         damaged = self.damaged(reading.findings)
         line = self.next_line(arguments, [store.root for store in stores if store.root in damaged])
         if line is None and not more:
@@ -289,8 +292,6 @@ class Summary:
             yield from self._cost(store)
 
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
-        from rmqtx.readers.cursors.cursors import transaction_metrics
-
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
             found, lost = (self._found_in[state][store.root, topic] for state in (State.PENDING, State.LOST))
             if counted != found:
@@ -306,9 +307,6 @@ class Summary:
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
-        from rmqtx.readers.model.errors import SourceError
-        from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-
         if not any(store.has("consumequeue", topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)):
             return  # prepared records are in no queue; queues in RocksDB are not in files
         parts = []
@@ -343,8 +341,6 @@ class Summary:
 
 
 def _is_past(store: Store, at_ms: int | None) -> bool:
-    from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
-
     return past_ms(store, at_ms, known_until_ms(store)) is not None
 
 
@@ -353,8 +349,6 @@ def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
 
     Raises: SourceError.
     """
-    from rmqtx.readers.queues.consume_queue import open_queue
-
     rows = written = 0
     with open_queue(store, topic, 0) as queue:
         for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):

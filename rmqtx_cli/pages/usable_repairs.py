@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.store import open_store
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _REBUILD = "rmqtx rebuild queues"
 _DLEDGER = "start this member of the DLedger group with an empty store: it copies the log from the other members"
@@ -52,8 +50,6 @@ def usable_advice(advice: str, roots: Iterable[str]) -> str:
 
 def with_usable_advice(findings: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of findings, each with the advice that works on its store."""
-    import pyarrow as pa
-
     advice, stores = findings["advice"].to_pylist(), findings["store"].to_pylist()
     if not any(_REBUILD in (one or "") for one in advice):
         return findings

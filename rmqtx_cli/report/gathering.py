@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.readers.model.reading import NoteKind
+from rmqtx.readers.model.reading import Coverage, NoteKind
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
-from rmqtx.verdicts.audit.timeline import consumers_past, timeline
+from rmqtx.verdicts.audit.timeline import TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import Diagnosis, diagnosed_each
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.findings import Finding
-    from rmqtx.readers.model.reading import Coverage
-    from rmqtx.verdicts.audit.timeline import TimelineSource
     from rmqtx.verdicts.model.check_stop import CheckStop
     from rmqtx.verdicts.model.predicted import Prediction
     from rmqtx.verdicts.model.reading import VerdictReading

@@ -10,11 +10,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
 from rmqtx_cli.report.fitting import LIMITS, SIZE_MAX, shortened
 from rmqtx_cli.words.text import cut, escaped
 
 if TYPE_CHECKING:
-    from jinja2 import Template
 
     from rmqtx_cli.report.document import Document, Lane
 
@@ -48,8 +50,6 @@ def _filled(template: Template, document: Document) -> bytes:
 
 
 def _template(suffix: str) -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("rmqtx_cli.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined, finalize=_markdown_text if suffix == ".md" else _html_text,
@@ -90,8 +90,6 @@ def _visible(text: str) -> str:
 
 def _markdown_text(value: Any) -> Any:
     """Return a text in which no character is markup; what is rendered already stays."""
-    from markupsafe import Markup
-
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     plain = _AT_BEGIN.sub(_without_mark, _WITHIN.sub(r"\\\1", _visible(value).strip()))
@@ -104,8 +102,6 @@ def _without_mark(match: re.Match[str]) -> str:
 
 def code_text(text: str) -> Any:
     """Return a text for a fenced code block of Markdown: one line, which cannot end the block."""
-    from markupsafe import Markup
-
     return Markup(_visible(text).replace("```", "`\u200a``"))  # a hair space
 
 

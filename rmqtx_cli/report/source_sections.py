@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.audit.provenance import tool
 from rmqtx_cli.report.document import Commands, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.words.say import SEVERITIES
 from rmqtx_cli.words.text import count, grouped, size
@@ -78,8 +79,6 @@ def read_section(facts: SourceFacts, command_line: str, now_ms: int) -> Section:
 
 
 def _made_pairs(now_ms: int) -> list[tuple[str, str]]:
-    from rmqtx.verdicts.audit.provenance import tool
-
     return [("made by", tool()), ("made at", time_text(now_ms))]
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rmqtx.readers.ledger.ledger import open_ledger
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.plans.draft_plan import digest_of
+from rmqtx.repairs.receipts.plan_file import read_plan
+from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers, PlanAnswers
+from rmqtx.verdicts.ledger.join import reconcile
 from rmqtx_cli.options.ledger_options import AnswerOptions, LedgerAnswerOptions
+from rmqtx_cli.options.ledgers import LedgerQuery
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-
-if TYPE_CHECKING:
-    from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers
-
 
 #: What takes the plan that `reconcile` writes, by command.
 _WITH_PLAN = {"answer": "answer --plan", "triage": "plan show"}
@@ -35,11 +37,6 @@ def ledger_answers(options: LedgerAnswerOptions, command: str) -> LedgerAnswers 
 
 
 def _ledger_words(options: LedgerAnswerOptions, command: str) -> LedgerAnswers:
-    from rmqtx.readers.ledger.ledger import open_ledger
-    from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
-    from rmqtx.verdicts.ledger.join import reconcile
-    from rmqtx_cli.options.ledgers import LedgerQuery
-
     query = LedgerQuery(
         options.ledger or "", options.ledger_table, options.match or "", options.done or "", options.not_done or ""
     )
@@ -77,10 +74,6 @@ def answers_of(options: AnswerOptions, voice: Voice) -> tuple[AnswerSource, dict
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]:
-    from rmqtx.repairs.plans.draft_plan import digest_of
-    from rmqtx.repairs.receipts.plan_file import read_plan
-    from rmqtx.repairs.stand_in.answer_source import PlanAnswers
-
     words = PlanAnswers(read_plan(file), str(file))
     if words.others_count:
         voice.note(f"{file}: {count(words.others_count, 'step')} not for answers; carry out with rmqtx apply")

@@ -7,22 +7,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from rmqtx.readers.broker_logs.log_lines import LogReading, reading_of
 from rmqtx.readers.broker_logs.log_times import parsed_zone
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.audit.logged_events import LoggedEvents
+from rmqtx.verdicts.causes.judging import Judging
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.model.group_habits import Habits
+from rmqtx.verdicts.model.log_evidence import LogEvidence, LogGathering
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
 from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.options.source_options import LogOptions
+from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
-    from rmqtx.readers.broker_logs.log_lines import LogReading
-    from rmqtx.verdicts.audit.logged_events import LoggedEvents
-    from rmqtx.verdicts.model.log_evidence import LogEvidence
     from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 _PROBLEMS_MAX = 5
 
@@ -38,11 +43,6 @@ class BrokerLogs:
         self, name: str, place: Path, zone: str | None, voice: Voice, transactions: Sequence[Mapping[str, Any]]
     ) -> None:
         """Read the logs of one broker."""
-        from rmqtx.readers.broker_logs.log_lines import reading_of
-        from rmqtx.verdicts.audit.logged_events import LoggedEvents
-        from rmqtx.verdicts.model.log_evidence import LogGathering
-        from rmqtx_cli.words.progress import shown
-
         reading, gathering = reading_of(place.expanduser(), zone), LogGathering()
         events = LoggedEvents(transactions, name)
         with shown("reading logs", voice):
@@ -62,11 +62,6 @@ class BrokerLogs:
             reading.batches = self._decided(reading, reading.batches)
 
     def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from rmqtx.verdicts.causes.judging import Judging
-        from rmqtx.verdicts.model.group_habits import Habits
-
         facts, habits = self.with_logs(reading.evidence), Habits()
         for batch in batches:
             rows, judging = pa.Table.from_batches([batch]), Judging({}, tuple(batch.schema.names), facts)
@@ -82,9 +77,6 @@ class BrokerLogs:
 
     def is_missed(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a log could not be read that would decide a cause. `rows`: of DIAGNOSES."""
-        from rmqtx.verdicts.causes.register import CAUSES
-        from rmqtx.verdicts.model.store_evidence import BROKER_LOG
-
         return self.has_problems and any(
             row["strength"] == Strength.COULD_EXPLAIN and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
         )
@@ -97,8 +89,6 @@ class _WithLogs(Mapping[str, "StoreEvidence"]):
         self._facts, self._logs = facts, logs
 
     def __getitem__(self, name: str) -> StoreEvidence:
-        from rmqtx.verdicts.model.store_evidence import BROKER_LOG
-
         one = self._facts[name]
         if name not in self._logs:
             return one

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PROXY
+from rmqtx.readers.store.store import TRACE_TOPIC, Store
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.live.half_and_op_tables import groups_asked_through, read_halves, read_ops
+from rmqtx.remoting.live.live_traces import LiveTraces
+from rmqtx.remoting.live.lookups import LiveSurroundings, audit, lookup, pending, show
+from rmqtx.remoting.live.store_facts import LiveStore, live_store
+from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.output.views import View, transactions_view
+from rmqtx_cli.sources.check_queues import CheckQueue, check_queues_of_broker
+from rmqtx_cli.sources.live_brokers import Live, open_live
+from rmqtx_cli.sources.opening import conf_lines
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -17,18 +29,12 @@ if TYPE_CHECKING:
     import typer
 
     from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.store.store import Store
-    from rmqtx.remoting.connections.batched_reads import Pace
     from rmqtx.remoting.connections.broker import Broker
-    from rmqtx.remoting.live.store_facts import LiveStore
     from rmqtx.verdicts.audit.timeline import TimelineSource
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.views import View
-    from rmqtx_cli.sources.check_queues import CheckQueue
-    from rmqtx_cli.sources.live_brokers import Live
     from rmqtx_cli.sources.provenance import MetaCarrier
 
 #: Groups without producers that have a line of their own.
@@ -52,14 +58,10 @@ class BrokerOpener:
     @property
     def schema(self) -> pa.Schema:
         """See `SourceOpener`."""
-        from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
-
         return LIVE_TRANSACTIONS
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
         """See `SourceOpener`."""
-        from rmqtx_cli.output.views import transactions_view
-
         return transactions_view(
             now_ms, with_state=with_state, with_store=True, with_producers=True, with_deadline=with_deadline
         )
@@ -67,10 +69,6 @@ class BrokerOpener:
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
-        from rmqtx.readers.store.store import TRACE_TOPIC
-        from rmqtx.remoting.live.live_traces import LiveTraces
-        from rmqtx.remoting.live.store_facts import live_store
-
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
             for fact in source.facts:
@@ -84,18 +82,12 @@ class BrokerOpener:
     @contextmanager
     def looked_up(self) -> Iterator[BrokerSource]:
         """See `SourceOpener`. Connections end with the block."""
-        from rmqtx.remoting.connections.batched_reads import Pace
-        from rmqtx_cli.sources.live_brokers import open_live  # with TLS, which files do not need
-
         with open_live(self.options) as live:
             yield BrokerSource(live, Pace(self.rate), self.live, self.voice)
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
         """See `SourceOpener`. Connections end with the block."""
-        from rmqtx.remoting.connections.batched_reads import Pace
-        from rmqtx_cli.sources.live_brokers import open_live  # with TLS, which files do not need
-
         with open_live(self.options) as live:
             yield BrokerTables(live, Pace(self.rate), self.voice)
 
@@ -129,8 +121,6 @@ class BrokerSource:
         self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True,  # noqa: ARG002 -- refused
     ) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.remoting.live.lookups import pending
-
         live = self.brokers
         reading = pending(
             live.brokers, members=live.members, pace=self.pace, facts=self.facts, with_causes=with_causes
@@ -142,8 +132,6 @@ class BrokerSource:
         self, identity: str, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True,  # noqa: ARG002
     ) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.remoting.live.lookups import show
-
         live = self.brokers
         return show(
             live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True, places=True,
@@ -152,8 +140,6 @@ class BrokerSource:
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.remoting.live.lookups import lookup
-
         return lookup(self.brokers.brokers, ids, pace=self.pace)
 
     @contextmanager
@@ -163,9 +149,6 @@ class BrokerSource:
         columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold, with all columns of transactions."""
-        from rmqtx.remoting.live.lookups import audit
-        from rmqtx.verdicts.transactions.measures import MEASURES
-
         live = self.brokers
         measures = [name for name in MEASURES.names if name in columns]
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts, measures=measures)
@@ -180,8 +163,6 @@ class BrokerSource:
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from rmqtx.remoting.live.lookups import LiveSurroundings
-
         return [LiveSurroundings(fact) for fact in self.facts]
 
     def describe(self) -> list[str]:
@@ -190,21 +171,14 @@ class BrokerSource:
 
     def conf_lines(self) -> list[str]:
         """See `Source`. By the configuration that the brokers report."""
-        from rmqtx_cli.sources.opening import conf_lines
-
         return conf_lines((fact.settings for fact in self.facts), is_reported=True)
 
     def check_queues(self) -> list[CheckQueue]:
         """See `Source`."""
-        from rmqtx_cli.sources.check_queues import check_queues_of_broker
-
         return [queue for fact in self.facts for queue in check_queues_of_broker(fact)]
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`."""
-        from rmqtx.readers.model.tables import NOBODY, PROXY
-        from rmqtx.remoting.live.half_and_op_tables import groups_asked_through
-
         groups = groups_asked_through(rows, NOBODY)
         for group in groups[:_GROUPS_NAMED_MAX]:
             self.voice.note(f"no producer of group {group} is connected: no process answers the checks")
@@ -239,14 +213,10 @@ class BrokerTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.remoting.live.half_and_op_tables import read_halves
-
         return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.remoting.live.half_and_op_tables import read_ops
-
         return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 
     def _noted(self) -> list[Broker]:

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+
 if TYPE_CHECKING:
-    from rmqtx.readers.store.store import Store
     from rmqtx.remoting.live.store_facts import LiveStore
 
 
@@ -37,11 +41,6 @@ def check_queues_of_files(store: Store) -> Iterator[CheckQueue]:
 
     Damage: a queue that cannot be read has unknown bounds.
     """
-    from rmqtx.readers.cursors.cursors import check_cursors
-    from rmqtx.readers.model.errors import SourceError
-    from rmqtx.readers.queues.consume_queue import open_queue
-    from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
-
     cursors = check_cursors(store)
     for kind, topic, found in (("half", HALF_TOPIC, cursors.half), ("op", OP_TOPIC, cursors.op)):
         if not store.has("consumequeue", topic):
@@ -60,8 +59,6 @@ def check_queues_of_broker(facts: LiveStore) -> Iterator[CheckQueue]:
 
     Raises: Unreachable, NoAnswer, Refused.
     """
-    from rmqtx.readers.store.store import OP_TOPIC
-
     if facts.has_half_topic:
         yield CheckQueue(facts.root, "half", facts.half_begin, facts.half_cursor, facts.half_end)
         yield CheckQueue(facts.root, "op", facts.op_begin, facts.op_cursor, facts.broker.max_offset(OP_TOPIC))

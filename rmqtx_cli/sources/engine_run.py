@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.sources.engines import chosen_engine
+from rmqtx_cli.sources.engines import StoreEngine, chosen_engine
 from rmqtx_cli.sources.provenance import MetaCarrier, take_provenance
 from rmqtx_cli.words.progress import shown
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.sources.engines import StoreEngine
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,34 @@ A command uses an engine inside a `with` block and reads all rows before the blo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from rmqtx.readers.jobs.job_runner import ScanJob, run_job
+from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
+from rmqtx.readers.log.splits import SPLIT_BYTES, plan_splits
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
+from rmqtx.spark_tasks.session.java import find_java
+from rmqtx.spark_tasks.session.session import is_submitted, session
+from rmqtx.spark_tasks.session.signals import interruptible
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.follow.split_reader import local_reader
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.sources.transaction_tables import jdbc_needs_spark
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from rmqtx.readers.jobs.job_runner import ScanJob
-    from rmqtx.readers.jobs.workers import Progress
     from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.evidence.store_facts import SettingsOf
     from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
@@ -89,6 +97,9 @@ class StoreEngine(Protocol):
     ) -> Reading:
         """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
 
+    def transaction_table(self, address: TableAddress, root: str) -> TransactionTable:
+        """The database table of a store's transactions, at an address that only Spark can read."""
+
     @property
     def make_reader(self) -> MakeReader:
         """What makes a reader of the new part of growing logs."""
@@ -106,8 +117,6 @@ class LocalEngine:
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory does not grow with the stores
         """See `StoreEngine`."""
-        from rmqtx.readers.log.splits import SPLIT_BYTES
-
         return self.options.split_bytes or SPLIT_BYTES
 
     def audit(
@@ -120,9 +129,6 @@ class LocalEngine:
         columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`."""
-        from rmqtx.readers.model.tables import TRANSACTIONS
-        from rmqtx.verdicts.audit.local_audit import audit
-
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
             split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
@@ -152,143 +158,24 @@ class LocalEngine:
         progress: Progress | None = None,
     ) -> Reading:
         """See `StoreEngine`."""
-        from rmqtx.readers.jobs.job_runner import run_job
-        from rmqtx.readers.log.splits import plan_splits
-
         plan = plan_splits(
             stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
         )
         return run_job(job, plan, processes=self.options.processes, progress=progress)
 
+    def transaction_table(self, address: TableAddress, root: str) -> TransactionTable:  # noqa: ARG002
+        """See `StoreEngine`. Raises: BadRequest."""
+        raise jdbc_needs_spark()
+
     @property
     def make_reader(self) -> MakeReader:
         """See `StoreEngine`."""
-        from functools import partial
-
-        from rmqtx.verdicts.follow.split_reader import local_reader
-
         return partial(local_reader, self.options.processes)
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
         """See `StoreEngine`."""
-        from rmqtx.readers.jobs.workers import Workers, workers_count
-
         with Workers(workers_count(total_bytes, self.options.processes)) as pool:
             return list(pool.run(function, tasks))
-
-
-@dataclass(frozen=True, slots=True)
-class SparkEngine:
-    """Tasks of Spark."""
-
-    options: EngineOptions
-    spark: SparkSession
-    name: str = "spark"
-    _given: list[Generator[pa.RecordBatch, None, None]] = field(default_factory=list)
-
-    def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, with errors of tasks translated; `close` ends them before the session."""
-        given = _translated_batches(batches)
-        self._given.append(given)
-        return given
-
-    def close(self) -> None:
-        """Close the batches that were not read to the end, while the session exists."""
-        for given in self._given:
-            given.close()
-
-    def split_bytes_for(self, stores: Sequence[Store]) -> int:
-        """See `StoreEngine`."""
-        from rmqtx.spark_tasks.session.tasks import sizes_for
-
-        return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
-
-    def audit(
-        self,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-        columns: Collection[str] | None = None,
-    ) -> VerdictReading:
-        """See `StoreEngine`. The rows have all columns of TRANSACTIONS."""
-        from rmqtx.spark_tasks.jobs.audit import audit
-        from rmqtx.spark_tasks.session.errors import translated
-        from rmqtx.verdicts.transactions.measures import MEASURES
-
-        with translated():
-            reading = audit(
-                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
-                temporary_directory=self.options.temporary_directory, progress=progress,
-                measures=[name for name in MEASURES.names if name in (columns or ())],
-            )
-        reading.batches = self.watched(reading.batches)
-        return reading
-
-    def audit_into(
-        self,
-        folder: VerdictFolder,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-    ) -> tuple[VerdictReading, list[Written]]:
-        """See `StoreEngine`. The tasks write."""
-        from rmqtx.spark_tasks.jobs.verdict_folder import audit_into
-        from rmqtx.spark_tasks.session.errors import translated
-
-        with translated():
-            return audit_into(
-                self.spark, folder, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
-                progress=progress,
-            )
-
-    def run_job(
-        self,
-        job: ScanJob,
-        stores: list[Store],
-        *,
-        from_offset: int | None = None,
-        to_offset: int | None = None,
-        progress: Progress | None = None,
-    ) -> Reading:
-        """See `StoreEngine`."""
-        from rmqtx.spark_tasks.jobs.scan import run_job
-        from rmqtx.spark_tasks.session.errors import translated
-
-        with translated():
-            reading = run_job(
-                self.spark, job, stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset,
-                to_offset=to_offset, progress=progress,
-            )
-        reading.batches = self.watched(reading.batches)
-        return reading
-
-    @property
-    def make_reader(self) -> MakeReader:
-        """See `StoreEngine`."""
-        from rmqtx.spark_tasks.jobs.scan import spark_reader
-
-        return spark_reader(self.spark)
-
-    def results(
-        self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002
-    ) -> list[_Result]:
-        """See `StoreEngine`."""
-        from rmqtx.spark_tasks.session.errors import translated
-        from rmqtx.spark_tasks.session.tasks import results
-
-        with translated():
-            return results(self.spark, function, tasks)
-
-
-def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    from rmqtx.spark_tasks.session.errors import translated
-
-    with translated():
-        yield from batches
 
 
 @contextmanager
@@ -303,12 +190,12 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         voice.note(f"engine {name.value}: {reason}")
     else:
         voice.detail(f"engine {name.value}: {reason}")
-    from rmqtx.spark_tasks.session.signals import interruptible
-
     with interruptible(), ExitStack() as stack:
         if name is EngineName.LOCAL:
             yield LocalEngine(options)
         else:
+            from rmqtx_cli.sources.spark_engine import SparkEngine  # its jobs: most runs need no Spark
+
             with shown("starting Spark", voice):
                 spark = stack.enter_context(spark_session(options))
             engine = SparkEngine(options, spark)
@@ -322,8 +209,6 @@ def spark_session(options: EngineOptions, *, is_checked: bool = True) -> Iterato
 
     Raises: SparkUnavailable.
     """
-    from rmqtx.spark_tasks.session.session import session
-
     with session(
         options.master, options.remote, options.settings, temporary_directory=options.temporary_directory,
         is_checked=is_checked,
@@ -355,16 +240,11 @@ def asked_for_spark(options: EngineOptions) -> str | None:
         return "--conf is given"
     if "SPARK_REMOTE" in os.environ:
         return "SPARK_REMOTE is set"
-    from rmqtx.spark_tasks.session.session import is_submitted
-
     return "rmqtx runs under spark-submit" if is_submitted() else None
 
 
 def _lacking() -> str | None:
     """Why Spark cannot be used here; None if it can."""
-    from rmqtx.spark_tasks.session.errors import SparkUnavailable
-    from rmqtx.spark_tasks.session.java import find_java
-
     if find_spec("pyspark") is None:
         return "pyspark is not installed"
     try:

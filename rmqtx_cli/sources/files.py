@@ -9,10 +9,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.options.options import StoreOptions
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource, TimelineSource
+from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
-from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
+from rmqtx_cli.output.views import View, transactions_view
+from rmqtx_cli.sources.check_queues import CheckQueue, check_queues_of_files
+from rmqtx_cli.sources.opening import (
+    Opened,
+    conf_lines,
+    header_lines,
+    open_stores,
+    refuse_inside,
+    say_consistency,
+    say_header,
+)
+from rmqtx_cli.sources.provenance import MetaCarrier, add_provenance
 from rmqtx_cli.sources.transaction_tables import read_database, with_entries
+from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -21,14 +39,9 @@ if TYPE_CHECKING:
 
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
-    from rmqtx.verdicts.audit.timeline import TimelineSource
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.views import View
-    from rmqtx_cli.sources.check_queues import CheckQueue
-    from rmqtx_cli.sources.provenance import MetaCarrier
 
 
 @dataclass
@@ -44,21 +57,15 @@ class FileOpener:
     @functools.cached_property
     def places(self) -> list[str]:
         """The paths and patterns, expanded."""
-        from rmqtx.readers.storage.file_systems import expand
-
         return expand(self.paths)
 
     @property
     def schema(self) -> pa.Schema:
         """See `SourceOpener`."""
-        from rmqtx.readers.model.tables import TRANSACTIONS
-
         return TRANSACTIONS
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
         """See `SourceOpener`."""
-        from rmqtx_cli.output.views import transactions_view
-
         return transactions_view(
             now_ms, with_state=with_state, with_store=len(self.places) > 1, with_deadline=with_deadline
         )
@@ -110,9 +117,6 @@ class FileSource:
         self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
     ) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.verdicts.audit.lookups import pending
-        from rmqtx_cli.words.progress import shown
-
         table = read_database(self.database, self.stores)
         with shown("reading", self.voice) as progress:
             reading = pending(
@@ -126,9 +130,6 @@ class FileSource:
         self, identity: str, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True
     ) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.verdicts.audit.lookups import show
-        from rmqtx_cli.words.progress import shown
-
         table = read_database(self.database, self.stores)
         with shown("searching", self.voice) as progress:
             reading = show(
@@ -140,8 +141,6 @@ class FileSource:
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """See `Source`."""
-        from rmqtx.verdicts.audit.lookups import lookup
-
         return lookup(self.stores, self.opened.settings_of, ids)
 
     @contextmanager
@@ -150,8 +149,7 @@ class FileSource:
         at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
-        from rmqtx.readers.model.tables import TRANSACTIONS
-        from rmqtx_cli.sources.engine_run import engine_run
+        from rmqtx_cli.sources.engine_run import engine_run  # engines: look-ups need none
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
             table = read_database(self.database, self.stores, run.engine)
@@ -164,14 +162,10 @@ class FileSource:
 
     def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """See `Source`."""
-        from rmqtx_cli.sources.provenance import add_provenance
-
         add_provenance(context, listing, self.stores)
 
     def record(self, store: str, commit_log_offset: int) -> bytes | None:
         """See `Source`."""
-        from rmqtx.readers.log.record_at import block_at
-
         log = next(one for one in self.stores if one.root == store).log()
         try:
             block = block_at(log, commit_log_offset)
@@ -184,26 +178,18 @@ class FileSource:
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from rmqtx.verdicts.audit.timeline import StoreTimelineSource
-
         return [StoreTimelineSource(one, self.opened.settings_of(one)) for one in self.stores]
 
     def describe(self) -> list[str]:
         """See `Source`."""
-        from rmqtx_cli.sources.opening import header_lines
-
         return header_lines(self.opened)
 
     def conf_lines(self) -> list[str]:
         """See `Source`."""
-        from rmqtx_cli.sources.opening import conf_lines
-
         return conf_lines(map(self.opened.settings_of, self.stores))
 
     def check_queues(self) -> list[CheckQueue]:
         """See `Source`."""
-        from rmqtx_cli.sources.check_queues import check_queues_of_files
-
         return [queue for store in self.stores for queue in check_queues_of_files(store)]
 
     def say_producers(self, rows: pa.Table) -> None:
@@ -223,14 +209,10 @@ class FileTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.readers.log.transaction_records import scan_halves
-
         return [scan_halves(store, **asdict(bounds)) for store in self._opened()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from rmqtx.readers.log.transaction_records import scan_ops
-
         return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
 
     def _opened(self) -> list[Store]:

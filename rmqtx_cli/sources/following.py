@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, SourceError
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.follower import Follower, FollowStep
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.options.engine import EngineName
-from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.options import OutputFormat, StoreOptions
 from rmqtx_cli.output.standard_streams import pause
+from rmqtx_cli.sources.engines import asked_for_spark
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
 
@@ -22,12 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.findings import Finding
-    from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
-    from rmqtx.verdicts.follow.follower import FollowStep
-    from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import StoreOptions
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
 
 #: The formats that can be written row by row without an end.
@@ -52,8 +54,6 @@ def refuse_columns_not_followed(listing: Listing) -> None:
 
     Raises: BadRequest for the first that is named.
     """
-    from rmqtx.readers.model.tables import FUTURE_COLUMNS
-
     for option, columns in listing.named_by_options.items():
         for name in columns:
             if name in FUTURE_COLUMNS:
@@ -68,8 +68,6 @@ def refuse_spark(options: EngineOptions) -> None:
 
     Raises: BadRequest.
     """
-    from rmqtx_cli.sources.engines import asked_for_spark
-
     if options.engine is EngineName.SPARK or (options.engine is EngineName.AUTO and asked_for_spark(options)):
         raise BadRequest(
             "--follow does not run on Spark",
@@ -105,8 +103,6 @@ class Following:
             names = ", ".join(STREAMING_FORMATS)
             raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
         from rmqtx.spark_tasks.session.signals import interruptible
-        from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
-        from rmqtx_cli.sources.opening import refuse_inside
 
         opened = self._open()
         refuse_inside(self.checkpoint, opened.stores)
@@ -124,14 +120,10 @@ class Following:
         if self.checkpoint is not None:
             return str(self.checkpoint)
         self.voice.note("without --checkpoint FILE the next start reads everything again")
-        from rmqtx.readers.storage.temporary import RunFolder
-
         directory = RunFolder(directory=self.engine_options.temporary_directory)
         return str(Path(stack.enter_context(directory)) / "follow.sqlite")
 
     def _open(self) -> Opened:
-        from rmqtx_cli.sources.opening import open_stores
-
         return open_stores(self.places, self.files)
 
     def _status(self, listing: Listing, states: dict[str, int]) -> int:
@@ -141,9 +133,6 @@ class Following:
         return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
 
     def _batches(self, database: FollowDatabase, opened: Opened) -> Iterator[pa.RecordBatch]:
-        from rmqtx.verdicts.follow.follower import Follower
-        from rmqtx_cli.words.progress import shown
-
         follower = Follower(database, processes=self.engine_options.processes)
         failed = False
         while True:
@@ -176,8 +165,6 @@ class Following:
 
     def _say_settings(self, opened: Opened) -> None:
         """Print the line about each store if it has changed."""
-        from rmqtx_cli.sources.opening import say_header
-
         now = {
             store.root: f"{store.in_use} {store.aborted} {opened.settings_of(store).describe()}"
             for store in opened.stores

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
-from rmqtx_cli.options.engine import EngineName
+from rmqtx.verdicts.growing.tables import TableName, grow_table
+from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.sources.engines import StoreEngine, asked_for_spark, chosen_engine
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
     from rmqtx.readers.jobs.workers import Progress
     from rmqtx.verdicts.growing.grow import Grown
-    from rmqtx.verdicts.growing.tables import TableName
-    from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import StoreOptions
-    from rmqtx_cli.sources.engines import StoreEngine
-    from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
 
 
@@ -49,10 +49,6 @@ class Growing:
 
     def run(self) -> int:
         """Bring the table up to date; return the exit status."""
-        from rmqtx_cli.sources.engines import chosen_engine
-        from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-        from rmqtx_cli.words.progress import shown
-
         opened = open_stores(self.places, self.files)
         for place in (self.table.folder, self.checkpoint or self.table.checkpoint()):
             refuse_inside(place, opened.stores)
@@ -71,8 +67,6 @@ class Growing:
         return exit_status.INCOMPLETE if grown.is_incomplete else exit_status.DONE
 
     def _grown(self, opened: Opened, engine: StoreEngine, progress: Progress | None) -> Grown:
-        from rmqtx.verdicts.growing.tables import grow_table
-
         return grow_table(
             self.table, str(self.checkpoint) if self.checkpoint else None, opened.stores, opened.settings_of,
             make_reader=engine.make_reader, progress=progress,
@@ -80,8 +74,6 @@ class Growing:
 
     def _engine(self) -> EngineOptions:
         """The options of the engine: Spark only where it is asked for, because a run reads little of large stores."""
-        from rmqtx_cli.sources.engines import asked_for_spark
-
         is_open = self.engine_options.engine is EngineName.AUTO and not asked_for_spark(self.engine_options)
         return replace(self.engine_options, engine=EngineName.LOCAL) if is_open else self.engine_options
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import FormatError
+from rmqtx.repairs.receipts.saved_messages import message_of
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import Source
@@ -22,8 +23,6 @@ def message_body(transaction: Mapping[str, Any], source: Source) -> bytes | None
 
 def body_of(record: bytes) -> bytes | None:
     """Return the body of a record, decompressed; None if that is not possible."""
-    from rmqtx.repairs.receipts.saved_messages import message_of
-
     try:
         message = message_of(record)
     except FormatError:

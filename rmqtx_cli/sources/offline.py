@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.acts.file_medium import FileMedium
+from rmqtx.repairs.acts.file_preconditions import require_known_release, require_stopped_master
+from rmqtx.repairs.changes.execution import Destination
+from rmqtx.repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.repairs.changes.undo_states import undo_file_exists
 from rmqtx.repairs.plans.named_transactions import identities
+from rmqtx.verdicts.audit.lookups import show
 from rmqtx_cli.options.act_options import OfflineOptions
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
-    from rmqtx.readers.store.store import Store
-    from rmqtx.repairs.acts.file_medium import FileMedium
-    from rmqtx.repairs.changes.execution import Destination
     from rmqtx.verdicts.evidence.store_facts import SettingsOf
-    from rmqtx_cli.sources.opening import Opened
 
 def acts_on_files(
     offline: OfflineOptions, live: LiveOptions, unfit: Mapping[str, Any]
@@ -42,8 +48,6 @@ def acts_on_files(
     for name, value in unfit.items():
         if value not in (None, False):
             raise BadRequest(f"{name} is for live brokers only")
-    from rmqtx.repairs.acts.file_preconditions import require_known_release
-
     _check_destination(offline)
     require_known_release(offline.broker_version)
     return True
@@ -60,8 +64,6 @@ def _check_destination(offline: OfflineOptions) -> None:
     if offline.to is not None and os.path.lexists(offline.to):
         raise BadRequest(f"{offline.to} exists already", advice="give a new directory with --to")
     if offline.undo is not None and os.path.lexists(offline.undo):
-        from rmqtx.repairs.changes.undo_states import undo_file_exists
-
         raise undo_file_exists(offline.undo)
 
 
@@ -70,10 +72,6 @@ def open_offline(offline: OfflineOptions, voice: Voice) -> tuple[FileMedium, Ope
 
     Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
     """
-    from rmqtx.readers.store.store import open_store
-    from rmqtx.repairs.acts.file_medium import FileMedium
-    from rmqtx.repairs.changes.execution import Destination
-
     opened, conf = _opened(offline, voice)
     destination = Destination(offline.to, offline.undo)
     return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened
@@ -87,11 +85,6 @@ def locked_offline(
 
     Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
     """
-    from rmqtx.readers.store.store import open_store
-    from rmqtx.repairs.acts.file_preconditions import require_stopped_master
-    from rmqtx.repairs.changes.execution import Destination
-    from rmqtx.repairs.changes.store_lock import store_locked, store_shared
-
     if offline.store is None:
         raise BadRequest("no store is given", advice="add --store STORE")
     _check_destination(offline)
@@ -105,10 +98,6 @@ def locked_offline(
 
 def _opened(offline: OfflineOptions, voice: Voice) -> tuple[Opened, dict[str, str]]:
     """The store, and the broker's configuration, if given."""
-    from rmqtx.readers.storage.places import is_uri
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-
     # Absolute, because receipts contain it and are read from other directories.
     place = str(offline.store) if is_uri(str(offline.store)) else str(Path(str(offline.store)).absolute())
     opened = open_stores([place], StoreOptions(offline.commit_log, offline.broker_conf, offline.broker_version))
@@ -122,8 +111,6 @@ def _opened(offline: OfflineOptions, voice: Voice) -> tuple[Opened, dict[str, st
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
-    from rmqtx.verdicts.audit.lookups import show
-
     def shown(name: str, short: bool) -> Reading:
         return show(opened.stores, opened.settings_of, name, short=short, with_causes=False)
 

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx.api.opening import StoreSettings, opened_stores
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.outputs import refuse_inside as refuse_inside
+from rmqtx.readers.store.store_roots import unnamed_logs
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from rmqtx.readers.store.broker_settings import BrokerSettings
     from rmqtx.readers.store.store import Store
 
 
@@ -41,9 +44,6 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
     Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `--commitlog` with several.
     """
-    from rmqtx.api.opening import StoreSettings, opened_stores
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-
     files = files or StoreOptions()
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
@@ -54,8 +54,6 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
 def consistency(store: Store) -> str:
     """The state of the store while it is read, in a few words: copy, in use, stopped cleanly or not."""
-    from rmqtx.readers.store.store_roots import unnamed_logs
-
     taken = time_text(store.taken_time_ms)
     if store.is_remote:  # a copied lock file proves nothing
         ended = "ran, or had not stopped cleanly" if store.aborted else "had stopped cleanly"
@@ -102,16 +100,11 @@ def conf_lines(settings: Iterable[BrokerSettings], *, is_reported: bool = False)
 
     `is_reported`: the brokers report it themselves.
     """
-    from rmqtx.readers.store.broker_conf import conf_notes
-
     return list(dict.fromkeys(note for one in settings for note in conf_notes(one, is_reported=is_reported)))
 
 
 def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voice) -> None:
     """Print the lines of `conf_lines` for stores with the given configuration."""
-    from rmqtx.readers.store.broker_conf import read_broker_conf
-    from rmqtx.readers.store.broker_settings import broker_settings
-
     if files.broker_conf is not None:
         conf = read_broker_conf(files.broker_conf)
         for line in conf_lines(broker_settings(store, conf=conf, version=files.broker_version) for store in stores):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
+from rmqtx.verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
 
@@ -100,8 +101,6 @@ def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[St
     """
     if not listing.carries_meta:
         return
-    from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
-
     listing.meta = provenance(
         [store_provenance(store) for store in stores], command=str(context.command.name),
         options=asked_options(context),
@@ -113,8 +112,6 @@ def provenance_of_stores(
     context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The provenance of a command over some stores."""
-    from rmqtx.verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
-
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(
         functools.partial(store_provenance, hash_all=hash_all), stores, log_bytes if hash_all else 0

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
+from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions, SourceOptions
-from rmqtx_cli.sources.brokers import BrokerOpener
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.words.say import Voice
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.provenance import MetaCarrier
@@ -161,6 +159,8 @@ def chosen_opener(
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
         return FileOpener(stores, files, database, voice)
     refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(database)})
+    from rmqtx_cli.sources.brokers import BrokerOpener  # connections: files need none of them
+
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
     return BrokerOpener(live, voice, rate, trace_topic)
 

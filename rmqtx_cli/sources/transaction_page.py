@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 from typing import IO, TYPE_CHECKING, Any
 
+from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx_cli.pages.drawing import draw
+
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import SourceOpener
 
@@ -17,10 +21,6 @@ def write_page(
     `is_plain`: lines instead of tables.
     Raises: NoSuchTransaction; SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
-    from rmqtx.verdicts.causes.diagnosing import diagnosed_each
-    from rmqtx.verdicts.deadlines.deadline import deadline_of
-    from rmqtx_cli.pages.drawing import draw
-
     row_causes: list[dict[str, Any]] = []
     with opener.opened() as source:
         reading = source.show(identity)

@@ -63,15 +63,14 @@ def read_database(
         raise BadRequest("--transaction-table is for one store, and several are given")
     if not options.is_jdbc:
         return read_transaction_table(address, stores[0].root, login=login())
-    from rmqtx_cli.sources.engines import SparkEngine
+    if engine is None:
+        raise jdbc_needs_spark()
+    return engine.transaction_table(address, stores[0].root)
 
-    if not isinstance(engine, SparkEngine):
-        raise BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
-    from rmqtx.spark_tasks.jobs.ledger import read_transaction_table as read_by_spark
-    from rmqtx.spark_tasks.session.errors import translated
 
-    with translated():
-        return read_by_spark(engine.spark, address, stores[0].root, login=login())
+def jdbc_needs_spark() -> BadRequest:
+    """Return the error for a table that only Spark can read, and a command without Spark."""
+    return BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
 
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:

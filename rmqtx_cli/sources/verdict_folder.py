@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.findings import findings_table
+from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written, verdict_folder
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.output_places import OutputFolder
+from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.engine_run import engine_run
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, grouped, size
@@ -17,7 +20,6 @@ from rmqtx_cli.words.text import count, grouped, size
 if TYPE_CHECKING:
     import typer
 
-    from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import OutputOptions, ProvenanceOptions
     from rmqtx_cli.sources.files import FileOpener
@@ -42,8 +44,6 @@ def folder_of(
                 f"{name} does not go with -o {place.place}: a folder has all transactions with all columns",
                 advice="select when you read it, or give -o a file",
             )
-    from rmqtx.verdicts.export.verdict_folder import verdict_folder
-
     names = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     return verdict_folder(place.place, names, has_timestamps=output.form.timestamps)
 
@@ -65,9 +65,6 @@ def audit_into_folder(
 
     Raises: BadRequest if the folder has files; UnwritableFile.
     """
-    from rmqtx.readers.model.findings import findings_table
-    from rmqtx_cli.output.listing import concluded
-
     taken = _TakenProvenance(opener.voice)
     with (
         opener.opened(OutputFolder(folder.place)) as source,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.verdicts.model.state import State
+from rmqtx_cli.monitoring.measure import measured_rows
+from rmqtx_cli.sources.transaction_page import write_page
 from rmqtx_cli.words.text import escaped
 
 if TYPE_CHECKING:
@@ -57,8 +59,6 @@ def take(opener: SourceOpener, before: Collection[str]) -> Snapshot:
 
     Raises: SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
-    from rmqtx_cli.monitoring.measure import measured_rows
-
     begun = time.monotonic()
     now_ms = time.time_ns() // 1_000_000
     with opener.opened() as source:
@@ -88,8 +88,6 @@ def _states(source: Source, ids: list[str]) -> dict[str, str]:
 
 def timeline(opener: SourceOpener, identity: str) -> list[str]:
     """Return the lines of `rmqtx show` for one transaction. Raises: the same, and NoSuchTransaction."""
-    from rmqtx_cli.sources.transaction_page import write_page
-
     stream = io.BytesIO()
     write_page(opener, identity, stream)
     return [escaped(line) for line in stream.getvalue().decode().splitlines()]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rmqtx.readers.finding_kinds.old_texts import OF_PREPARED, OldTexts
+from rmqtx.readers.log.designs import are_before_half_topics, designs_of
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import KINDS, Finding
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from rmqtx_cli.words.text import count
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Replacements of texts of flags, for transactions whose records are those of the designs before 4.3.
 _FLAGS = {
@@ -67,8 +69,6 @@ def fitted(finding: Finding) -> Finding:
 
 def fitted_rows(findings: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of FINDINGS with the texts for their stores; texts of their own stay."""
-    import pyarrow as pa
-
     rows = findings.select(["code", "store", "meaning", "advice"]).to_pylist()
     known = {pair: _texts_of(*pair) for pair in {(row["code"], row["store"]) for row in rows}}
     if not any(known.values()):
@@ -99,11 +99,6 @@ def _facts_of(root: str | None) -> tuple[bool, bool]:
     """Whether a store has only prepared records, and whether its broker is older than 4.3."""
     if root is None or is_uri(root):
         return False, False
-    from rmqtx.readers.log.designs import are_before_half_topics, designs_of
-    from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
-    from rmqtx.readers.store.broker_settings import broker_settings
-    from rmqtx.readers.store.store import open_store
-
     try:
         store = open_store(root)
         settings, words = broker_settings(store), [seen.word for seen in designs_of(store)]

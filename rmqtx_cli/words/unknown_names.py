@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from rmqtx_cli.words.near import near
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import escaped
@@ -40,8 +42,6 @@ class NamesSeen:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the names in some rows."""
-        import pyarrow.compute as pc
-
         for option, (column, _) in self._named.items():
             if len(seen := self._seen[option]) < _SEEN_MAX:
                 seen.update(one for one in pc.unique(batch[column]).to_pylist() if one is not None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.model.tables import ALL_TABLES
-from rmqtx_cli.options.closed_values import LISTS, closed_values
+from rmqtx_cli.options.closed_values import closed_values, value_lists
 from rmqtx_cli.options.columns import resolve
 from rmqtx_cli.options.filters import parse_filter
 from rmqtx_cli.pages.glossary import RESULT_TABLES
@@ -80,7 +80,7 @@ def resolvable(name: str, schema: pa.Schema) -> bool:
 
 def test_every_list_is_named_by_a_column() -> None:
     named = {field.metadata.get(b"words", b"").decode() for schema in TABLES.values() for field in schema}
-    assert set(LISTS) <= named
+    assert set(value_lists()) <= named
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import typer
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.acts.guards import GUARDS
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx_cli.commands.offers import offers
 from rmqtx_cli.main import app
 from rmqtx_cli.options import completion
 from tests.forge.stores import opened, settings_of
@@ -64,7 +63,6 @@ def test_columns_of_the_table_that_is_listed(complete: Complete) -> None:
     [("stat", "state"), ("state = LOST and key", "state = LOST and keys"), ("(advi", "(advice"), ("state = LO", None)],
 )
 def test_where_a_name_can_stand(begin: str, wanted: str | None) -> None:
-    completion.offer(offers())
     audit_command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
     context = audit_command.make_context("audit", [], resilient_parsing=True)
     found = completion.condition_fields(context, begin)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx_cli.options.engine import EngineOptions
-from rmqtx_cli.sources.engines import SparkEngine
+from rmqtx_cli.sources.spark_engine import SparkEngine
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of, unpacked
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx_cli.commands.declared.decode import RangeOptions, RowsOptions, UncoveredRowsOptions
 from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.filters import all_of
@@ -14,6 +17,7 @@ from rmqtx_cli.options.options import OutputOptions, StoreOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain
+from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import parse_offset_or_time
 from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
@@ -21,7 +25,6 @@ from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
 
 def equals(column: str, value: str | None) -> str | None:
@@ -94,8 +97,6 @@ def list_rows(
     selects it. `adapt`: converts each batch to `schema`. `extra`: columns added to those of the printed table.
     `unread`: columns of `schema` that `read` leaves null, with the options that read them.
     """
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
-
     rows = _rows_of(asked, table, conditions, named, schema, extra)
     rows.listing.refuse_unread(unread)
     stores = open_stores(asked.stores, asked.files).stores
@@ -122,8 +123,6 @@ def _rows_of(
 
     Raises: BadRequest.
     """
-    from rmqtx.readers.model.tables import ALL_TABLES
-
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: give only one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
@@ -161,8 +160,6 @@ class _Rows:
         topics: Sequence[str],
     ) -> int:
         """List the readings; return the exit status. `topics`: topics of the stores, if `topic` is given."""
-        from rmqtx.readers.model.reading import Reading
-
         listing, voice = self.listing, self.listing.voice
         whole = Reading(self.schema, ())
         if self.instead:
@@ -205,6 +202,4 @@ def _batches(
 
 
 def _instead(reading: Reading, what: str) -> pa.Table:
-    from rmqtx.readers.model.findings import findings_table
-
     return reading.coverage_table() if what == "coverage" else findings_table(reading.findings)

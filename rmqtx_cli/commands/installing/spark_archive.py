@@ -16,6 +16,7 @@ from rmqtx_cli.words.text import count, size
 def run(options: SparkArchiveCommand) -> int:
     """Run the command; return its exit status."""
     from rmqtx.spark_tasks.session.environment_archive import try_archive, write_archive
+
     if not options.output.name.endswith((".tar.gz", ".tgz")):
         raise BadRequest(f"-o {options.output}: Spark unpacks an archive whose name ends in .tar.gz or .tgz")
     with shown("packing", options.voice), RunFolder() as folder:

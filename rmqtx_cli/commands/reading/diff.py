@@ -27,7 +27,6 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import DIFFERENCES_VIEW
 from rmqtx_cli.pages.differing import Differing
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
-from rmqtx_cli.sources.engines import SparkEngine
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
@@ -210,6 +209,8 @@ class _DiffRun:
     def _by_spark(self) -> Reading:
         from rmqtx.spark_tasks.jobs.diff import differences
         from rmqtx.spark_tasks.session.errors import translated
+        from rmqtx_cli.sources.spark_engine import SparkEngine
+
         assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():

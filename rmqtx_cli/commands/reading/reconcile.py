@@ -29,7 +29,6 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import RECONCILED_VIEW
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
-from rmqtx_cli.sources.engines import SparkEngine
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -206,6 +205,8 @@ class _ReconcileRun:
         from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
         from rmqtx.spark_tasks.jobs.reconcile import reconcile
         from rmqtx.spark_tasks.session.errors import translated
+        from rmqtx_cli.sources.spark_engine import SparkEngine
+
         assert isinstance(self.run.engine, SparkEngine)
         query = self.query
         with translated():
