@@ -239,6 +239,8 @@ def _compare_row(
             result.counts["raced"] += 1
             return
         result.take("event", f"{where} {row['state']} {row['reason_code']}", event, happened_event)
+        if row["advice"] == "close" and not is_unseen and event in ("skipped", "none"):
+            result.take("close", where, "a copy that the check reads", first)
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -126,5 +126,16 @@ DAMAGES: dict[str, Callable[[Path, float], None]] = {
     "op cursor set": _set_cursor(OP_TOPIC),
 }
 
+def _empty_only_file(root: Path, _place: float) -> None:
+    """Leave only the last file of the half queue, and no slot in it."""
+    *others, last = [file for file in damage.queue_files(root, HALF_TOPIC) if _used(file)]
+    for file in others:
+        damage.drop(file)
+    last.write_bytes(bytes(last.stat().st_size))
+
+
 #: Those that only newer seeds draw.
 NEWER_DAMAGES: dict[str, Callable[[Path, float], None]] = {"own place of a record": _damage_own_place}
+
+#: Those that no seed draws.
+OTHER_DAMAGES: dict[str, Callable[[Path, float], None]] = {"only an empty half queue file": _empty_only_file}

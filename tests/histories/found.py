@@ -106,6 +106,20 @@ FOUND: dict[str, list[Step]] = {
     "empty-file-dispatched": [
         *(_half(number) for number in range(24)), _wait(7_000), _STOP, _damage("zeroed end of the half queue", 0.98),
     ],
+    # The only file of a queue has no slot and does not begin at 0: the same, and pending did not report the refusal.
+    "only-file-empty": [
+        *(_half(number, 900) for number in range(24)), _wait(7_000), _STOP, _damage("first log file deleted", 0.5),
+        _damage("only an empty half queue file", 0.5),
+    ],
+    "only-file-empty-killed": [
+        *(_half(number, 900) for number in range(24)), _wait(7_000), {"do": "end by kill"},
+        _damage("first log file deleted", 0.5), _damage("only an empty half queue file", 0.5),
+    ],
+    # The slot of a committed half message is lost, and the batch with its op message: no round reads its copy.
+    "slot-and-op-lost": [
+        *(_half(number) for number in range(3)), _wait(7_000), _end(2, "commit"), {"do": "end by kill"},
+        _damage("zeroed end of the half queue", 0.0), _damage("no abort", 0.5),
+    ],
     # The queues reach the end of the log: the start counts the first slot of the empty file. The store returns the
     # record of the next slot for it, so one half copy is asked about twice.
     "empty-slot-counted": [

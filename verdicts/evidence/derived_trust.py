@@ -94,10 +94,13 @@ def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int6
 def require_end(queue: Queue) -> None:
     """Require that only zeros follow the last valid slot: a damaged slot there hides the record it pointed to.
 
-    A broker writes fillers only before the slot of a record, never at the end.
+    A broker writes fillers only before the slot of a record, never at the end. A queue that does not begin at 0 had
+    slots.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
+    if 0 < queue.first_offset >= queue.max_offset:
+        raise Untrusted(f"the queue of {queue.topic} begins at {queue.first_offset} and has no slot")
     if queue.has_bytes_after_end:
         raise Untrusted(f"the queue of {queue.topic} has invalid slots after {queue.max_offset}")
     if queue.max_offset > queue.first_offset and not len(queue.read(queue.max_offset - 1, queue.max_offset)[0]):

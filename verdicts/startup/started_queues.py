@@ -278,7 +278,9 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
     found = queue_reach(store)
-    reaches = {name: reach for name, reach in _known_reaches(store).items() if reach.begin >= 0}
+    reaches = {
+        name: reach for name, reach in _known_reaches(store).items() if reach.begin >= 0 or reach.empty_first > 0
+    }
     overtaken = {name: reach for name, reach in reaches.items() if reach.overtaken_end and store.aborted}
     if overtaken and found.end < scanned_end(store) and len(_with_further(store, overtaken)) < len(overtaken):
         return True
@@ -342,7 +344,8 @@ class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
     Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
-           `has_empty_last_file`: a queue has no slot in the last file that a start keeps. `overtaken_end`:
+           `has_empty_last_file`: a queue has no slot in the last file that a start keeps; `empty_first`: the number of
+           its first slot. `overtaken_end`:
            the number of slots of a queue whose last file is full and in which a slot before the last one leads further;
            a recovery that dispatches its record again makes the next file first, and then adds no slot. Else 0.
     Units: bytes of the log.
@@ -352,6 +355,7 @@ class QueueReach(NamedTuple):
     end: int = -1
     has_empty_last_file: bool = False
     overtaken_end: int = 0
+    empty_first: int = 0
 
     def as_counted(self, rules: RecoveryRules) -> int:
         """Return the furthest place that any queue refers to, as a release counts it."""
@@ -388,23 +392,25 @@ def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
             try:
                 used = used_end(files.segments, files.layout)
                 offset, length = _place(files, used)
-                has_empty = kind == SIMPLE and _ends_in_empty_file(files, used)
+                empty = _empty_last_file(files, used) if kind == SIMPLE else None
                 overtaken_end = used if kind == SIMPLE and is_overtaken(files, used) else 0
             finally:
                 files.close()
-            yield name, QueueReach(offset, offset + length, has_empty, overtaken_end)
+            yield name, QueueReach(offset, offset + length, empty is not None, overtaken_end, empty or 0)
 
 
-def _ends_in_empty_file(files: SlotFiles, used: int) -> bool:
-    """Whether a queue whose slots end before `used` ends with an empty file after a start, which deletes later files.
+def _empty_last_file(files: SlotFiles, used: int) -> int | None:
+    """Return the first slot of the empty file with which a queue whose slots end before `used` ends after a start.
+
+    A start deletes later files. None if the file has a slot.
 
     Source: store/ConsumeQueue.java recover, MappedFileQueue.java truncateDirtyFiles.
     """
     size = files.layout.size_bytes
     for segment in files.segments[-QUEUE_FILES_READ:]:
         if used * size < segment.end_offset:
-            return used * size <= segment.base_offset
-    return False
+            return segment.base_offset // size if used * size <= segment.base_offset else None
+    return None
 
 
 def _records(

@@ -18,6 +18,7 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.half_numbers import UNKNOWN_SLOT
+from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.chains import Chains
@@ -70,8 +71,9 @@ class Judgement:
         for one in rule.missing:
             may_lack_op |= rule.may_lack_op(one)
             may_lack_final |= rule.may_lack_final(one)
-        # A decision on a prepared record with an open slot writes one more record, and closes nothing.
-        is_open = copies.is_open & ~others.is_prepared
+        # A decision on a prepared record with an open slot writes one more record, and closes nothing. No round reads a
+        # copy whose slot the next start does not write again, and a later half message may get its number.
+        is_open = copies.is_open & ~others.is_prepared & ~np.isin(copies.future.event, (Event.SKIPPED, Event.UNREAD))
         # A start that cuts the log or a queue can begin the check again: it reads decided copies once more.
         is_read_again = halves.any_of(copies.is_read_after_cut & ~others.is_prepared) & ~copies.loses_final
         closable = halves.any_of(is_open) | is_read_again

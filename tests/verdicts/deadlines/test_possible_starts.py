@@ -63,6 +63,19 @@ def test_an_empty_last_queue_file_stops_the_releases_that_real_brokers_showed(tm
     assert refused_by_all(store, between(store, (5, 3, 3), (5, 5, 0))) == []
 
 
+def test_it_may_be_the_only_file_of_its_queue(tmp_path: Path) -> None:
+    """The files before it expired; a start of 5.0.0 was seen on histories (docs/histories.md)."""
+    root = field_stores(EMPTY_FILE, tmp_path) / "store"
+    for queue in (root / "consumequeue").glob("*/*"):
+        *others, last = sorted(queue.iterdir())
+        if others and not any(last.read_bytes()):
+            for file in others:
+                damage.drop(file)
+    store = open_store(root)
+    assert refused_by_all(store, between(store, (5, 0, 0), (5, 0, 0)))
+    assert not refused_by_all(store, between(store, (4, 9, 7), (4, 9, 7)))
+
+
 def test_releases_whose_starts_differ_are_all_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One start is refused, another leaves a queue: a deadline of one of them only would be a guess."""
     store = open_store(field_stores(EMPTY_FILE, tmp_path) / "store")
