@@ -31,6 +31,9 @@ TRANSACTION_ID = "__transactionId__"
 HALF_MARK = "TRAN_MSG"
 #: The id of the client that sent the half message, which some clients add.
 PRODUCER_CLIENT_ID = "__TXN_PRODUCER_CID__"
+#: Marks a copy that `rmqtx redeliver --store` sent: message id of the record that it was made from, and the first
+#: digits of the SHA-256 of that record.
+ORIGIN = "RMQTX_ORIGIN"
 #: The tag of op messages: the check passes over a record of the op topic that has another tag, or none.
 OP_TAG = "d"
 

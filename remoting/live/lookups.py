@@ -42,6 +42,7 @@ from rmqtx.verdicts.audit.place_search import PlaceWords
 from rmqtx.verdicts.audit.timeline import RecordName, record_names
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.deadlines.deadline import open_rows
+from rmqtx.verdicts.model.marked_copies import MarkedCopies
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import Traces
@@ -299,6 +300,11 @@ class LiveSurroundings:
     def traces(self) -> Traces:
         """By one query of the broker's index for each transaction."""
         return self.facts.traces
+
+    @property
+    def copies(self) -> MarkedCopies:
+        """Among the records that were read."""
+        return self.facts.copies
 
     def stopped_time_ms(self) -> int | None:
         """None: the broker runs."""

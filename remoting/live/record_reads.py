@@ -80,8 +80,12 @@ class LiveReads:
         incomplete: list[str] = []
         bodies = queries(self._broker, keys, self.pace, incomplete)
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
-            self.gathered.add(block)
+            self._add(block)
         self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
+
+    def _add(self, block: Block) -> None:
+        self.gathered.add(block)
+        self._facts.copies.add(block, self._facts.root)
 
     def read_view(self, identity: str) -> None:
         """Add the record with a message id, which contains its offset; nothing if the text is not a record's id."""
@@ -139,7 +143,7 @@ class LiveReads:
         try:
             for queue_id, begin, end in ranges:
                 for block in self.queue(topic, queue_id, begin, end):
-                    self.gathered.add(only_with(block, ids))
+                    self._add(only_with(block, ids))
         except Refused as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise

@@ -19,6 +19,7 @@ from rmqtx.remoting.live.queues import first_kept
 from rmqtx.remoting.protocol.errors import BadFrame, Refused
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, WIRE, StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
@@ -72,6 +73,7 @@ class LiveStore:
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
     has_proxy: bool = False
     traces: LiveTraces = field(init=False)
+    copies: SeenCopies = field(default_factory=SeenCopies)
 
     def __post_init__(self) -> None:
         self.traces = LiveTraces(self.broker, TRACE_TOPIC)
@@ -126,7 +128,7 @@ class LiveStore:
         return StoreEvidence(
             settings.version_low, settings.version_high, stop=stop, conf=settings.given, has_proxy=self.has_proxy,
             read=frozenset({FILES, WIRE, TRACE}), traces=self.traces,
-            op_interval_ms=settings.transaction_op_batch_interval_ms,
+            op_interval_ms=settings.transaction_op_batch_interval_ms, copies=self.copies,
         )
 
     def describe(self, *, verbose: bool = False) -> str:

@@ -16,6 +16,7 @@ from rmqtx.readers.log.compression import KIND_MASK
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,
+    ORIGIN,
     PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -29,8 +30,6 @@ from rmqtx.remoting.producer.producer import HALF_MARK
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.records.record_writer import draft_of, has_readable_body, property_values
 
-#: The property that marks a copy: message id of the record that it was made from, and the first digits of its SHA-256.
-ORIGIN = "RMQTX_ORIGIN"
 _DIGEST_DIGITS = 16
 _MULTI_TAGS = 0x2
 _KEPT_FLAGS = COMPRESSED | _MULTI_TAGS | KIND_MASK

@@ -51,6 +51,7 @@ from rmqtx.repairs.records.record_writer import (
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.marked_copies import with_delivered_copies
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, Transaction
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
@@ -122,7 +123,7 @@ class FileMedium:
         self._store = self._opened(self._root, self._directories)
         # Queues and index lead only to the records that they list; only the whole log shows what contradicts them.
         reading = lookup([self._store], self._settings_of, transaction_ids, scan=True)
-        found = [Transaction.of(row) for row in reading.table().to_pylist()]
+        found = [with_delivered_copies(Transaction.of(row), [self._store]) for row in reading.table().to_pylist()]
         self._findings = reading.findings
         return [
             replace(one, half_copies=(*one.half_copies, *(copy for copy, _ in self._planned(one)))) for one in found

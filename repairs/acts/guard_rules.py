@@ -27,7 +27,7 @@ from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.redelivery_rules import Found, not_over
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.advice import Advice
@@ -205,13 +205,16 @@ def _close_or_nothing(situation: Situation, late: str) -> str:
 
 
 def may_deliver_rolled_back(action: ActKind, flags: Sequence[str]) -> bool:
-    """Whether an action on a transaction with these flags may deliver what was rolled back just before a kill."""
-    return action in DELIVERING and "may_be_decided" in flags
+    """Whether an action on a transaction with these flags may deliver what was rolled back just before a kill.
+
+    A redelivery also delivers what the broker recorded as rolled back: its operator has other proof.
+    """
+    return action == ActKind.COMMIT and "may_be_decided" in flags
 
 
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
-    if situation.is_sent_as_half or not may_deliver_rolled_back(request.action, situation.transaction.flags):
+    if not may_deliver_rolled_back(request.action, situation.transaction.flags):
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
     commands = {Advice.WAIT: "start the broker", Advice.RESUME: f"rmqtx resume {situation.transaction_id}"}

@@ -12,7 +12,6 @@ import numpy as np
 
 from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_layout import TRANSACTION_MASK
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
 from rmqtx.readers.model.units import time_text
@@ -31,7 +30,6 @@ from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.check_ahead import CheckAhead, check_of_broker
 from rmqtx.repairs.acts.claims import Claims, claimed
-from rmqtx.repairs.acts.copies_to_send import ORIGIN
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.named_copies import newest_of, newest_records
@@ -42,6 +40,7 @@ from rmqtx.repairs.acts.situation import (
     named_record,
 )
 from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.marked_copies import copies_in
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
@@ -132,8 +131,8 @@ class LiveMedium:
         found: dict[tuple[str, int], FinalRecord] = {}
         for facts in self._live:
             for block in messages_with_id(facts, place, row.transaction_id, since_ms, unread[facts.root]):
-                for one in deliveries_in(block, facts.root, row, only_marked=only_marked):
-                    found[one.store, one.commit_log_offset] = one
+                for _, one in copies_in(block, facts.root, {row.transaction_id: place[0]}, only_marked=only_marked):
+                    found[one.record.store, one.record.commit_log_offset] = one.record
         return list(found.values())
 
     def situations(self, rows: Sequence[Transaction], *, settled_ms: int) -> list[Situation]:
@@ -399,22 +398,6 @@ def _copies_in(
     names = block.properties.text(UNIQ_KEY).to_pylist()
     for row in np.flatnonzero([name in transaction_ids for name in names]).tolist():
         yield names[row], named_record(block, broker.root, row)
-
-
-def deliveries_in(block: Block, root: str, row: Transaction, *, only_marked: bool) -> Iterator[FinalRecord]:
-    """The records of a block that consumers get for a transaction: COMMIT records and copies."""
-    names, topics = block.properties.text(UNIQ_KEY).to_pylist(), block.topic_texts()
-    if only_marked:
-        is_delivered = block.properties.locate(ORIGIN)[2]
-    else:
-        is_delivered = np.isin(block.sys_flag & TRANSACTION_MASK, (0, COMMIT))
-    for number in np.flatnonzero(is_delivered).tolist():
-        if names[number] == row.transaction_id and str(topics[number]) == row.topic:
-            yield FinalRecord(
-                root, str(topics[number]), int(block.header("queue_id")[number]),
-                int(block.header("queue_offset")[number]), int(block.commit_log_offsets[number]),
-                int(block.header("store_time_ms")[number]),
-            )  # fmt: skip
 
 
 def _matters(finding: Finding) -> bool:

@@ -31,6 +31,7 @@ from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
 from rmqtx.repairs.receipts.receipts import SEND, Receipt
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.marked_copies import with_delivered_copies
 from rmqtx.verdicts.model.trace_evidence import trace_evidence
 from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
@@ -79,7 +80,7 @@ class SendMedium(LiveMedium):
         if not self._asked.issuperset(transaction_ids):
             reading = lookup(self._stores, self._settings_of, transaction_ids, scan=True)
             self._asked, self._findings = frozenset(transaction_ids), reading.findings
-            found = [Transaction.of(row) for row in reading.table().to_pylist()]
+            found = [with_delivered_copies(Transaction.of(row), self._stores) for row in reading.table().to_pylist()]
             self._of_files = {row.transaction_id: row for row in found}
             if len(self._of_files) < len(found):
                 raise BadRequest("several transactions of the stores have one id", advice="give one store")

@@ -172,6 +172,8 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
         voice.note(f"  {does} at {place} of {named.store}")
         for line in _differences(sent_to) if action == ActKind.REDELIVER else ():
             voice.note(f"  {line}")
+        if action == ActKind.REDELIVER and "may_be_decided" in row.flags:
+            voice.note("  its producer may have rolled it back just before the kill: look it up in the application")
 
 
 def _differences(sent_to: SentTo | None) -> Iterator[str]:
@@ -203,7 +205,7 @@ def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:
         one.order.request.action in DELIVERING and "may_be_decided" in one.situation.transaction.flags
         for one in acts
     )
-    doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
+    doubt = f" ({doubted} may have been rolled back just before a kill)" if doubted else ""
     return agreed(f"{warning}: {actions} {count(len(acts), 'transaction')}{doubt}")
 
 

@@ -20,6 +20,7 @@ from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus, maven
+from tests.brokers.forcing.test_copies import of_corpus
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
 from tests.brokers.rig import Agent, Event, Rig
 from tests.brokers.watching import until
@@ -32,6 +33,8 @@ LATER_VERSIONS = ("4.3.0", "4.9.7")
 WHY_NOT = maven.why_not()
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
+#: Stores whose rolled back, discarded, hidden and dropped transactions are copied.
+COPIED = ("common-5.3.3", "common-4.4.0", "masked-5.1.4", "rocksdb-5.5.0", "prepared-4.2.0")
 CASES = ("live_commit", "live_rollback", "file_commit", "file_rollback", "file_discard", "open")
 
 
@@ -190,3 +193,35 @@ def states_of(store: Path) -> list[str]:
     slots = state_slots(open_store(store), [])
     assert slots is not None
     return [STATES[state] for state in slots.states.tolist()]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if redelivers(version)])
+def test_copies_arrive_once_at_a_broker_without_half_topics(version: str, tmp_path: Path) -> None:
+    """Of stores of later releases too; 3.2.6 has no index by UNIQ_KEY, so its queues are read."""
+    crcs: dict[str, int] = {}
+    with old_rig(version, tmp_path / "rig") as rig:
+        rig.start()
+        shop, other = Shop(rig, tmp_path / "state"), Shop(rig, tmp_path / "other")
+        shop.clients(with_producer=False)
+        rig.create_topic(shop.agent, "orders", queues=4)
+        for name in COPIED:
+            dead = of_corpus(name, tmp_path / name)
+            words = (
+                "redeliver", *dead.over, "--store", dead.root, "--broker-version", dead.version, "-n", rig.name_server,
+                "--reason", "paid", "--yes",
+            )
+            done = shop.rmqtx(*words)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.stdout.count("proved") == len(dead.over), done.stdout
+            again = other.rmqtx(*words)
+            assert again.returncode == 12, again.stdout + again.stderr
+            assert again.stderr.count("refused by already-delivered") == len(dead.over), again.stderr
+            crcs |= dead.over
+
+        def arrived() -> dict[str, list[int]]:
+            got = {one["commit_log_offset"]: one for one in shop.events if one["event"] == "delivered"}
+            return {name: [one["body_crc32"] for one in got.values() if one["transaction_id"] == name] for name in crcs}
+
+        until("delivered", lambda: all(arrived().values()))
+        time.sleep(2.0)
+        assert arrived() == {name: [crc] for name, crc in crcs.items()}

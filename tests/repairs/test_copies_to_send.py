@@ -7,15 +7,15 @@ import zlib
 
 import pytest
 
+from rmqtx.readers.log.properties import ORIGIN
 from rmqtx.readers.log.record_layout import BORN_V6, COMMIT, COMPRESSED, PREPARED, ROLLBACK, STORE_V6
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.store import HALF_TOPIC
-from rmqtx.repairs.acts.copies_to_send import ORIGIN, copy_to_send
-from rmqtx.repairs.acts.live_medium import deliveries_in
+from rmqtx.repairs.acts.copies_to_send import copy_to_send
 from rmqtx.repairs.acts.situation import NamedRecord, named_record
 from rmqtx.repairs.receipts.saved_messages import block_of
+from rmqtx.verdicts.model.marked_copies import copies_in
 from tests.forge.records import Message
-from tests.repairs.forge import transaction
 
 OF_PRODUCER = (("KEYS", "order-1 b"), ("TAGS", "paid"), ("UNIQ_KEY", "A1"), ("WAIT", "true"), ("colour", "modrá"))
 OF_HALF = (
@@ -101,12 +101,12 @@ def test_copies_and_commit_records_are_deliveries_and_nothing_else_is() -> None:
         "a half message": Message(topic=HALF_TOPIC, properties=(own, (ORIGIN, "x:y")), sys_flag=PREPARED),
         "a message that a consumer sent back": Message(topic="%RETRY%c", properties=(own, (ORIGIN, "x:y"))),
     }
-    wanted = transaction("ROLLED_BACK", topic="orders")
+    wanted = {"T1": "orders"}
 
     def found(*, only_marked: bool) -> list[str]:
         return [
             name for name, message in messages.items()
-            if list(deliveries_in(block_of(message.record(900)), "a@h:1", wanted, only_marked=only_marked))
+            if list(copies_in(block_of(message.record(900)), "a@h:1", wanted, only_marked=only_marked))
         ]
 
     assert found(only_marked=True) == ["a copy"]

@@ -76,7 +76,6 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "op-in-memory": [
         (situation(row(flags=["may_be_decided"])), ActRequest(ActKind.COMMIT)),
         (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest(ActKind.COMMIT)),
-        (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActRequest(ActKind.REDELIVER)),
     ],
     "not-open": [
         (situation(), ActRequest(ActKind.CLOSE)),
@@ -234,6 +233,7 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(row(flags=["masked"])), ActKind.RESUME),
     (situation(row(flags=["may_be_decided"])), ActKind.ROLLBACK),
     (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActKind.RESUME),
+    (situation({**DISCARDED, "flags": ["may_be_decided"]}), ActKind.REDELIVER),
     (situation(DISCARDED, around(version=(4, 4, 0))), ActKind.COMMIT),
     *((IN_ROCKSDB, action) for action in (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD)),
     (

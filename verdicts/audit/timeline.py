@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from rmqtx.verdicts.audit.logged_events import traced_events
 from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies
 from rmqtx.verdicts.model.replicas import originals
 from rmqtx.verdicts.model.trace_evidence import Traces, trace_evidence
 
@@ -109,6 +110,10 @@ class TimelineSource(Protocol):
     def traces(self) -> Traces | None:
         """The message traces of its producers; None if it has none."""
 
+    @property
+    def copies(self) -> MarkedCopies:
+        """The copies that rmqtx redelivered."""
+
     def stopped_time_ms(self) -> int | None:
         """Return when its broker stopped, as far as its files show; None if it runs."""
 
@@ -128,6 +133,11 @@ class StoreTimelineSource:
     def root(self) -> str:
         """The store's root."""
         return self.store.root
+
+    @property
+    def copies(self) -> MarkedCopies:
+        """In its files."""
+        return FileCopies(self.store)
 
     def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
         """Read from its log."""
@@ -166,7 +176,8 @@ def timeline(
            back and asked the producer), for any count of other copies: if the check began again at an older cursor,
            there are parallel chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is
            `prepared`, and a ROLLBACK record a `rollback`. What the producer decided first, by its message
-           trace, is `decided`, and its answer to a check `answered`.
+           trace, is `decided`, and its answer to a check `answered`. A copy that rmqtx sent of what is over is
+           `redelivered`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
@@ -187,10 +198,25 @@ def timeline(
         detail = "in the discard topic, by the broker or rmqtx discard" if original is None else _SAME_RECORD
         events.append(_event(copy, "discard", DISCARD_TOPIC, detail))
     _add_names(events, names)
+    events.extend(_redelivered(transaction, places))
     events.extend(_traced(transaction, places))
     events.extend(logged or ())
     events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
+
+
+def _redelivered(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> Iterator[dict[str, Any]]:
+    """Return the copies that rmqtx redeliver sent of a transaction, in any of the places, as events."""
+    identity, topic = transaction["transaction_id"], transaction["topic"]
+    if topic is None:
+        return
+    for place in places:
+        for copy in place.copies.of({identity: topic}).get(identity, []):
+            made_from = copy.origin.partition(":")[0]
+            yield _event(
+                asdict(copy.record), "redelivered", topic,
+                f"copy of {made_from} that rmqtx redeliver sent: consumers can read it",
+            ) | {"message_id": copy.message_id}
 
 
 def _traced(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> list[dict[str, Any]]:

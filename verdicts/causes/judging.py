@@ -25,6 +25,7 @@ from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.model.group_habits import Habits
+from rmqtx.verdicts.model.marked_copies import NEEDED, FileCopies, with_copies
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
@@ -61,12 +62,15 @@ class Judging:
         return replace(self, evidence=evidence, predicted={root: fact.predicted for root, fact in facts.items()})
 
     def judged(self, witnesses: Witnesses) -> pa.Table:
-        """Return the verdict on each transaction, with its dates, and with the columns that its causes need."""
-        return judge(witnesses, self.views, {*self.columns, *(NEEDED_COLUMNS if self._has_causes else ())})
+        """Return the verdict on each transaction, with its dates, and the columns that its causes and copies need."""
+        needed = {*(NEEDED_COLUMNS if self._has_causes else ()), *(NEEDED if self._shows_copies else ())}
+        return judge(witnesses, self.views, {*self.columns, *needed})
 
     def with_causes(self, rows: pa.Table) -> pa.Table:
-        """Return judged rows with their causes, in the columns."""
+        """Return judged rows with their causes, and the flag of those with a redelivered copy, in the columns."""
         found = strengths.with_causes(rows, self.evidence) if self._has_causes else rows
+        if self._shows_copies:
+            found = with_copies(found, [one.copies for one in self.evidence.values() if one.copies is not None])
         return found.select([name for name in self.columns if name in found.schema.names])
 
     def habits(self, rows: pa.Table) -> Habits:
@@ -82,6 +86,10 @@ class Judging:
         """Add what is known of the stores to a reading."""
         reading.predicted |= self.predicted
         reading.evidence |= self.evidence
+
+    @property
+    def _shows_copies(self) -> bool:
+        return "flags" in self.columns or "advice" in self.columns
 
     @property
     def _has_causes(self) -> bool:
@@ -120,6 +128,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         op_interval_ms=settings.transaction_op_batch_interval_ms,
         traces=traces, read=frozenset({FILES} if traces is None else {FILES, TRACE}),
         light_halves=halves_in_light_queues(facts.store),
+        copies=FileCopies(facts.store),
     )
 
 

@@ -23,6 +23,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, scatter
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.verdicts.model.advice import Advice
+from rmqtx.verdicts.model.marked_copies import REDELIVERED
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 
@@ -181,11 +182,25 @@ class _Advice:
     def _cases_of_done(self) -> list[_Case]:
         done = _truths(pc.equal(self.words, "done"))
         return [
+            *self._done_and_redelivered(done & self._has(REDELIVERED)),
             *self._done_without_decision(done),
             *self._done_and_decided(done),
             _Case(done, "open", Advice.NONE, _text(
                 "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
             )),
+        ]  # fmt: skip
+
+    def _done_and_redelivered(self, rows: Bools) -> list[_Case]:
+        return [
+            _Case(rows & self._advised(Advice.CLOSE), "act", Advice.CLOSE, _text(
+                "rmqtx redeliver sent a copy of it, but the broker will check it again and could deliver it a second "
+                "time"
+            )),
+            _Case(rows & self._has(OPEN_AGAIN_FLAG), "contradiction", Advice.NONE, _text(
+                "rmqtx redeliver sent a copy of it, and the broker will check it again: an answer COMMIT delivers it a "
+                "second time"
+            )),
+            _Case(rows, "agrees", Advice.NONE, _text("delivered, as in the ledger: rmqtx redeliver sent a copy of it")),
         ]  # fmt: skip
 
     def _done_without_decision(self, done: Bools) -> list[_Case]:
@@ -254,6 +269,9 @@ class _Advice:
         has_half = self.halves > 0
         again = has_half & self._advised(Advice.CLOSE)
         return [
+            _Case(not_done & self._has(REDELIVERED), "contradiction", Advice.NONE, _text(
+                "not done in the ledger, but rmqtx redeliver sent a copy of it: consumers must compensate"
+            )),
             _Case(pending & has_half, "act", Advice.ROLLBACK, self._with_newest(
                 "not done in the ledger, and the broker has no decision: roll back its newest half copy"
             )),

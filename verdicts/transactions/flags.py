@@ -77,6 +77,8 @@ FLAGS: dict[str, str] = {
     "in memory for transactionOpBatchInterval, and lose them when they are killed",
     "without_copy": "discarded by a version or design that writes no copy of what it discards (4.3.0 to 4.5.1, "
     "transactions in RocksDB)",
+    "redelivered": "rolled back, discarded or lost, and a copy that rmqtx redeliver sent is in its real topic of a "
+    "store or broker that was read: consumers received it",
 }
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -90,7 +92,7 @@ def flags_of(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """
     found = _of_decisions(judged, futures) | _of_waiting(judged, futures) | _of_copies(judged)
     found["may_be_decided"] = may_be_decided(judged, found["checked_again_after_restart"])
-    return {name: found[name] for name in FLAGS}
+    return {name: found[name] for name in FLAGS if name in found}  # copies are searched for when the rows are known
 
 
 def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:

@@ -8,21 +8,30 @@ from __future__ import annotations
 import base64
 import time
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.named_copies import reader_of
 from rmqtx.repairs.receipts.saved_messages import message_of
 from tests.brokers import corpus
+from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.stage import TOPIC, Stage
-from tests.brokers.forcing.test_redeliver import redelivered, refused
+from tests.brokers.forcing.test_redeliver import over, redelivered, refused
+from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.field import field_stores, right
 from tests.repairs.acting import rows_of
 
 #: Stores of dead brokers, of three designs.
 STORES = ("common-5.3.3", "rocksdb-5.5.0", "prepared-4.2.0")
 OVER = ("ROLLED_BACK", "DISCARDED", "LOST")
+#: Brokers that get copies, with their settings.
+TARGETS: dict[str, tuple[str, dict[str, str]]] = {version: (version, {}) for version in VERSIONS}
+if "5.5.0" in VERSIONS:
+    TARGETS["5.5.0-rocksdb"] = ("5.5.0", dict(TRANSACTIONS_IN_ROCKSDB))
 
 
 def deliveries(stage: Stage, name: str) -> list[dict[str, object]]:
@@ -143,3 +152,74 @@ def test_a_trace_of_a_rollback_refuses_and_a_missing_topic_ends_the_run(stage: S
     assert [row["outcome"] for row in ran.rows] == ["refused_by_broker", "not_sent"], str(ran)
     assert ran.rows[0]["requests"][0]["response_code"] == 17
     assert ran.status != 0
+
+
+@dataclass(frozen=True)
+class DeadStore:
+    """Files of a dead broker. `over`: what is copied, with the body that its producer sent as a CRC."""
+
+    root: Path
+    version: str
+    over: dict[str, int]
+
+
+#: Stores of the corpus with what no broker delivers: rolled back, discarded with and without a discard copy, dropped by
+#: RocksDB, hidden by the op message of another one; and the designs that no later broker commits.
+OF_STATES = (
+    "common-4.4.0", "common-5.3.3", "masked-5.1.4", "masked-4.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0",
+    "prepared-4.2.0",
+)  # fmt: skip
+
+#: Clients of 3.2.6 give no UNIQ_KEY, by which a second copy would be found.
+WITHOUT_IDS = "prepared-killed-3.2.6"
+
+
+def of_corpus(name: str, out: Path) -> DeadStore:
+    """A store of the corpus, with one transaction of each state and plan."""
+    root, version = corpus.unpack(name, out), str(corpus.recipe(name)["version"])
+    plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
+    chosen: dict[tuple[str, str], str] = {}
+    rows = rows_of(root, version)
+    for identity, row in rows.items():
+        is_over = row["state"] in OVER and "open_after_decision" not in row["flags"]
+        if row["topic"] == TOPIC and is_over and plans[identity] != "bare":  # without UNIQ_KEY
+            chosen.setdefault((row["state"], plans[identity]), identity)
+    assert chosen, name
+    return DeadStore(root, version, {identity: body_crc(root, rows[identity]) for identity in chosen.values()})
+
+
+def of_broker(version: str, out: Path) -> DeadStore:
+    """A store just written: rolled back, also compressed and after checks; discarded by checks, and by age."""
+    with Stage(version, out, quick(version)) as stage:
+        ones = over(stage)
+        stage.halt("clean")
+        crcs = {one.id: stage.body_crcs[one.case] for one in ones.values()}
+        return DeadStore(stage.rig.store, version, crcs)
+
+
+@pytest.fixture(scope="module")
+def dead_stores(tmp_path_factory: pytest.TempPathFactory) -> list[DeadStore]:
+    """One store just written, and those of the corpus."""
+    out = tmp_path_factory.mktemp("dead")
+    return [of_broker("5.3.3", out / "written-5.3.3"), *(of_corpus(name, out / name) for name in OF_STATES)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", TARGETS)
+def test_each_state_arrives_once_as_a_copy(to: str, dead_stores: list[DeadStore], tmp_path: Path) -> None:
+    """Into every release that has clients here, also where its halves are in RocksDB."""
+    version, conf = TARGETS[to]
+    with Stage(version, tmp_path / "target", quick(version) | conf) as stage:
+        tool, other = stage.tool(), stage.tool()  # the other has a journal of its own, as another machine
+        for one in dead_stores:
+            words = ("--store", str(one.root), "--broker-version", one.version)
+            ran = redelivered(tool, *one.over, *words)
+            assert [row["outcome"] for row in ran.rows] == ["proved"] * len(one.over), (str(one.root), str(ran))
+            refused(redelivered(other, *one.over, *words), "already-delivered")
+        old = of_corpus(WITHOUT_IDS, tmp_path / "old")
+        refused(redelivered(tool, *old.over, "--store", str(old.root), "--broker-version", "3.2.6"), "cannot-be-sent")
+        stage.until_consumed()
+        for one in dead_stores:
+            found = {name: [record["body_crc32"] for record in deliveries(stage, name)] for name in one.over}
+            assert found == {name: [crc] for name, crc in one.over.items()}, one.root
+            stage.logged(f"{one.root.parent.name}: {len(found)} copies, once each")

@@ -6,6 +6,7 @@ what was pending as new half messages, which the new broker checks. The official
 
 from __future__ import annotations
 
+import shutil
 import time
 import zlib
 from dataclasses import dataclass, field
@@ -14,13 +15,15 @@ from random import Random
 
 import pytest
 
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.acts.log_tail import log_end
 from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.outcomes import COMPRESSIBLE
 from tests.brokers.forcing.stage import QUEUES, TOPIC, Stage
 from tests.brokers.forcing.test_copies import deliveries
 from tests.brokers.forcing.test_redeliver import redelivered, refused, until_recorded
 from tests.brokers.transaction import Transaction, order
-from tests.forge.damage import foreign_file
+from tests.forge.damage import foreign_file, truncate
 
 DEAD = "5.3.3"
 ROLLED_BACK, DISCARDED, PENDING = 35, 15, 20
@@ -147,3 +150,34 @@ def test_all_of_a_dead_broker_arrive_in_another_cluster(tmp_path: Path) -> None:
         back.kill()
         stage.until_consumed()
         compare(stage, [*dead.over, *dead.pending], "keys", "tags")  # brokers lose the flag when they put a half back
+
+
+@pytest.mark.slow
+def test_copies_from_the_files_of_a_killed_broker(tmp_path: Path) -> None:
+    """What a kill leaves unknown refuses no redelivery; a log that lost its end does."""
+    with Stage(DEAD, tmp_path / "dead", quick(DEAD)) as stage:
+        shop = stage.shop("f-killed")
+        ones = [shop.begin("rolled-back", number, first="ROLLBACK") for number in range(4)]
+        discarded = [shop.begin("discarded", number) for number in range(4)]
+        shop.until_decided()
+        until_recorded(stage, [one.original[0] for one in ones])
+        stage.discard(discarded)
+        time.sleep(4.5)
+        stage.halt("kill")
+        cut = tmp_path / "cut"
+        shutil.copytree(stage.rig.store, cut)
+        foreign_file(stage.rig.store / "commitlog")
+        crcs = {one.id: stage.body_crcs[one.case] for one in (*ones, *discarded)}
+    end = log_end(open_store(cut))
+    truncate(cut / "commitlog" / Path(end.segment.file).name, end.position_bytes)  # what came after is unknown
+    words = ("--broker-version", DEAD, "--store")
+    with Stage(VERSIONS[-1], tmp_path / "new", quick(VERSIONS[-1])) as target:
+        tool, other = target.tool(), target.tool()
+        refused(redelivered(tool, *crcs, *words, str(cut)), "evidence-incomplete")
+        ran = redelivered(tool, *crcs, *words, str(tmp_path / "dead" / "store"))
+        assert [row["outcome"] for row in ran.rows] == ["proved"] * len(crcs), str(ran)
+        assert "may have rolled it back just before the kill" in ran.stderr
+        refused(redelivered(other, *crcs, *words, str(tmp_path / "dead" / "store")), "already-delivered")
+        target.until_consumed()
+        found = {name: [record["body_crc32"] for record in deliveries(target, name)] for name in crcs}
+        assert found == {name: [crc] for name, crc in crcs.items()}

@@ -203,6 +203,17 @@ def test_a_rollback_of_what_the_ledger_has_as_done_is_redelivered() -> None:
     assert (found["advice"], found["outcome"]) == ("redeliver", "act")
 
 
+@pytest.mark.parametrize("state", ["ROLLED_BACK", "DISCARDED", "LOST"])
+def test_what_has_a_redelivered_copy_is_not_delivered_again(state: str) -> None:
+    row = verdict(state, flags=("redelivered",))
+    assert (advised(row, SAYS_DONE)["outcome"], advised(row, SAYS_DONE)["advice"]) == ("agrees", "none")
+    wrong = advised(row, SAYS_NOT_DONE)
+    assert (wrong["outcome"], wrong["advice"]) == ("contradiction", "none")
+    still_checked = advised(verdict(state, flags=("redelivered", "open_after_decision")), SAYS_DONE)
+    assert (still_checked["outcome"], still_checked["advice"]) == ("contradiction", "none")
+    assert advised(verdict(state, own="close", flags=("redelivered",)), SAYS_DONE)["advice"] == "close"
+
+
 def test_a_discarded_one_whose_half_copies_expired_is_resumed_first() -> None:
     assert advised(verdict("DISCARDED", halves=0, discards=1), SAYS_DONE)["advice"] == "resume"
     gone = advised(verdict("LOST", halves=0), SAYS_DONE)
