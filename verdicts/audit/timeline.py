@@ -215,7 +215,7 @@ def _redelivered(transaction: dict[str, Any], places: Sequence[TimelineSource]) 
             made_from = copy.origin.partition(":")[0]
             yield _event(
                 asdict(copy.record), "redelivered", topic,
-                f"copy of {made_from} that rmqtx redeliver sent: consumers can read it",
+                f"rmqtx redeliver sent a copy of {made_from} to {topic} queue {copy.record.queue_id}",
             ) | {"message_id": copy.message_id}
 
 
