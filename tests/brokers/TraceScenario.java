@@ -14,11 +14,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * A producer with message trace. Arguments: address of the name server, producer group, topic. Each line of stdin is the
  * number of a transaction and its decisions (CRU), separated by a tab: the first one at once, the others in answer to
- * checks, the last one again and again. Prints one JSON object for each half message sent and each decision. The end of
+ * checks, the last one again and again; a small letter waits LATE_MS before. Prints one JSON object for each half message sent and each decision. The end of
  * stdin ends it in order, so that all traces are written.
  */
 public class TraceScenario {
     static final Map<String, String> PLANS = new ConcurrentHashMap<>();
+    static final long LATE_MS = 20_000;
     static final Map<String, Integer> ASKED = new ConcurrentHashMap<>();
 
     static synchronized void say(String text) {
@@ -28,7 +29,15 @@ public class TraceScenario {
 
     static LocalTransactionState decide(Message message, String id, int place, boolean isCheck) {
         String plan = PLANS.get(message.getKeys());
-        char letter = plan.charAt(Math.min(place, plan.length() - 1));
+        char given = plan.charAt(Math.min(place, plan.length() - 1));
+        char letter = Character.toUpperCase(given);
+        if (letter != given) {
+            try {
+                Thread.sleep(LATE_MS);
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         String word = letter == 'C' ? "COMMIT" : letter == 'R' ? "ROLLBACK" : "UNKNOWN";
         say("{\"event\":\"decided\",\"id\":\"" + id + "\",\"keys\":\"" + message.getKeys() + "\",\"decision\":\"" + word
             + "\",\"is_answer\":" + isCheck + ",\"time_ms\":" + System.currentTimeMillis() + "}");
