@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from rmqtx.api.rows import row_of
 from rmqtx.readers.finding_kinds.kind import Severity
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import FINDINGS
@@ -19,11 +21,32 @@ from rmqtx.verdicts.model.state import State
 if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding
 
-DONE, FOUND, INCOMPLETE = 0, 1, 3
 _Row = TypeVar("_Row")
 _Source = TypeVar("_Source")
 #: Rows that a notebook shows.
 _SHOWN_ROWS = 20
+
+
+@dataclass(slots=True)
+class Account:
+    """What one reading of rows found. `is_whole`: whether all rows were read."""
+
+    reading: Reading
+    undecidable_count: int = 0
+    has_damage: bool = False
+    is_whole: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the evidence that was read is sound, and each transaction has a certain state."""
+        return not self.undecidable_count and not any(one.is_error for one in self.reading.findings)
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command that asks the same: 3 if not complete, 1 if verify found damage, else 0."""
+        if not self.is_complete:
+            return exit_status.INCOMPLETE
+        return exit_status.FINDINGS if self.has_damage else exit_status.DONE
 
 
 class Rows(Generic[_Row]):
@@ -38,25 +61,26 @@ class Rows(Generic[_Row]):
     def __init__(self, kind: type[_Row], schema: pa.Schema, begin: Callable[[], Reading]) -> None:
         self._kind, self.schema, self._begin = kind, schema, begin
         self._table: pa.Table | None = None
-        self._ended: Reading | None = None
-        self._undecidable_count = 0
-        self._has_damage = False
+        self._ended: Account | None = None
+        self._begun: Account | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches."""
         if self._table is not None:
             yield from self._table.to_batches()
             return
-        reading, undecidable_count, has_damage = self._begin(), 0, False
+        reading = self._begin()
+        account = self._begun = Account(reading)
         for batch in reading:
             if "state" in batch.schema.names:
-                undecidable_count += batch["state"].to_pylist().count(State.UNDECIDABLE)
+                account.undecidable_count += batch["state"].to_pylist().count(State.UNDECIDABLE)
             elif self.schema.equals(FINDINGS):
-                has_damage |= not {*batch["severity"].to_pylist()} <= {Severity.NOTE}
+                account.has_damage |= not {*batch["severity"].to_pylist()} <= {Severity.NOTE}
             yield batch.select(self.schema.names)
         if isinstance(reading, VerdictReading):
-            undecidable_count = max(undecidable_count, reading.undecidable_count)
-        self._ended, self._undecidable_count, self._has_damage = reading, undecidable_count, has_damage
+            account.undecidable_count = max(account.undecidable_count, reading.undecidable_count)
+        account.is_whole = True
+        self._ended = account
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table, and keep it."""
@@ -80,7 +104,7 @@ class Rows(Generic[_Row]):
     @property
     def findings(self) -> list[Finding]:
         """What is damaged, missing or contradictory in what was read."""
-        return self._at_its_end().findings
+        return self._at_its_end().reading.findings
 
     def findings_table(self) -> pa.Table:
         """Return the findings as rows of FINDINGS."""
@@ -89,22 +113,24 @@ class Rows(Generic[_Row]):
     @property
     def notes(self) -> list[str]:
         """How the stores were read, in sentences."""
-        return list(dict.fromkeys(note.text for note in self._at_its_end().notes))
+        return list(dict.fromkeys(note.text for note in self._at_its_end().reading.notes))
 
     @property
     def is_complete(self) -> bool:
         """Whether all evidence was read and is sound, and each transaction has a certain state."""
-        errors = [one for one in self._at_its_end().findings if one.is_error]
-        return not errors and not self._undecidable_count
+        return self._at_its_end().is_complete
 
     @property
     def status(self) -> int:
         """The exit status of the command that asks the same: 3 if not complete, 1 if verify found damage, else 0."""
-        if not self.is_complete:
-            return INCOMPLETE
-        return FOUND if self._has_damage else DONE
+        return self._at_its_end().status
 
-    def _at_its_end(self) -> Reading:
+    @property
+    def so_far(self) -> Account:
+        """What the last reading has found, also one that was not read to its end."""
+        return self._begun or self._at_its_end()
+
+    def _at_its_end(self) -> Account:
         if self._ended is None:
             self.to_arrow()
         assert self._ended is not None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -47,6 +48,9 @@ from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify import verify
 from rmqtx.verdicts.verify.copies import with_copy_findings
+
+if TYPE_CHECKING:
+    from rmqtx.api.lazy_tables import LazyTable
 
 
 class Stores:
@@ -113,15 +117,20 @@ class Stores:
         return Rows(Transaction, TRANSACTIONS, begin)
 
     def records(
-        self, *, body: bool = False, from_offset: int | None = None, to_offset: int | None = None
+        self, *, body: bool = False, from_offset: int | None = None, to_offset: int | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Rows[Record]:
-        """The records of the commit logs, as `rmqtx decode commitlog`. `body`: with their bodies."""
-        names = [name for name in RECORDS.names if body or name != "body"]
+        """The records of the commit logs, as `rmqtx decode commitlog`. `body`: with their bodies.
+
+        `columns`: only these, for `batches` and Arrow; typed values need all.
+        """
+        names = [name for name in columns or RECORDS.names if body or name != "body"]
+        schema = RECORDS if columns is None else pa.schema([RECORDS.field(name) for name in columns])
 
         def one(store: Store) -> Reading:
             return scan_records(store, columns=names, from_offset=from_offset, to_offset=to_offset, with_body=body)
 
-        return Rows(Record, RECORDS, lambda: self._of_each(RECORDS, one))
+        return Rows(Record, schema, lambda: self._of_each(schema, one))
 
     def halves(self) -> Rows[Half]:
         """Every half copy, as `rmqtx decode half`."""
@@ -165,6 +174,23 @@ class Stores:
             return answer
 
         return Rows(Diagnosis, diagnosing.DIAGNOSES, begin)
+
+    def tables(self) -> dict[str, LazyTable]:
+        """The tables by the names of `rmqtx sql`: for `duckdb.register`, which reads the columns that a query uses."""
+        from rmqtx.api.lazy_tables import LazyTable  # imports pandas, if that is installed
+
+        def whole(rows: Callable[[], Rows[Any]]) -> Callable[[Sequence[str]], Rows[Any]]:
+            return lambda _: rows()
+
+        return {
+            "transactions": LazyTable(TRANSACTIONS, lambda names: self.audit(columns=names)),
+            "halves": LazyTable(HALVES, whole(self.halves)),
+            "ops": LazyTable(OPS, whole(self.ops)),
+            "records": LazyTable(RECORDS, lambda names: self.records(body="body" in names, columns=names)),
+            "findings": LazyTable(FINDINGS, whole(self.verify)),
+            "causes": LazyTable(diagnosing.DIAGNOSES, whole(self.diagnose)),
+            "trace": LazyTable(TRACES, whole(self.trace)),
+        }
 
     def simulate(
         self, table: str = "checks", *, rounds: int | None = None, at: str | None = None,

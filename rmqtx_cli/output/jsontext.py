@@ -59,7 +59,7 @@ def _value(column: pa.Array) -> _Parts:
         return _value(column.cast(kind.value_type))
     if column.null_count == len(column):
         return ["null"]
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         texts = column.cast(pa.string())
     elif pa.types.is_timestamp(kind):
         return _in_marks('"', timestamp_texts(column), '"')

@@ -47,6 +47,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "probe": "send test transactions through live brokers, time each step",
     },
     "Data": {
+        "sql": "query transactions, records and causes in SQL",
         "export": "write a table as files by topic and day",
         "diff": "compare two stores, two audit files or two times",
         "reconcile": "compare transactions with the application's ledger",

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rmqtx_cli.commands import Command, Example
+from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.ledger_options import (
     MATCH_OPTION,
@@ -28,6 +29,7 @@ from rmqtx_cli.options.options import (
     FormatOption,
     LimitOption,
     OutputFormat,
+    OutputOption,
     OutputOptions,
     ProvenanceOptions,
     RowForm,
@@ -328,9 +330,50 @@ class BundleCommand(Command):
     voice: VoiceOptions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlCommand(Command):
+    """Query the tables of stores in SQL, by DuckDB: transactions, halves, ops, records, findings, causes, trace.
+
+    A query reads the tables and columns that it names, and nothing is copied to disk. Files of other systems can be
+    joined: read_csv, read_parquet, read_json. Only queries are possible. Without a statement, one is typed at a prompt,
+    or read from standard input. The columns are those of the table in Arrow files: DESCRIBE transactions lists them;
+    findings has what verify finds, causes what diagnose finds. The status is 3 if what was read is damaged or missing,
+    or a transaction is UNDECIDABLE, in the rows of the answer or not.
+    """
+
+    NAME = "sql"
+    MODULE = "reading.sql"
+    EXAMPLES = (
+        Example('rmqtx sql "SELECT state, count(*) FROM transactions GROUP BY state" STORE', "count the states"),
+        Example(
+            "rmqtx sql \"FROM transactions JOIN 'orders.csv' USING (keys)\" STORE",
+            "join with a ledger that has a column keys",
+        ),
+        Example(
+            'rmqtx sql "FROM records SELECT topic, sum(length_bytes) GROUP BY ALL" STORE -o sizes.csv', "into a file"
+        ),
+        Example("rmqtx sql STORE", "type statements at a prompt"),
+    )
+
+    store: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STATEMENT] STORE", autocompletion=completion.stores,
+            help="A statement in SQL, if one is given, and roots of stores: paths, s3://BUCKET/PATH, patterns "
+            "(quoted), or names from the configuration file; default: $RMQTX_STORE",
+        ),
+    ] = None
+    output_format: FormatOption = None
+    form: RowForm = field(default_factory=RowForm)
+    output: OutputOption = None
+    files: TracedStoreOptions
+    voice: VoiceOptions
+
+
 COMMANDS: tuple[type[Command], ...] = (
     ExportCommand,
     DiffCommand,
     ReconcileCommand,
     BundleCommand,
+    SqlCommand,
 )
