@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LINTER = PROJECT["tool"]["importlinter"]
 #: Folders with modules that no product imports.
-NO_PRODUCT = {"tests", "benchmarks", "deploy"}
+NO_PRODUCT = {"tests", "benchmarks", "deploy", "examples"}
 
 
 def contracts_of(kind: str) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def contracts_of(kind: str) -> list[dict[str, Any]]:
 
 
 def packages(root: Path) -> list[str]:
-    """The folders beside `pyproject.toml` that modules are in, but for tests, benchmarks, deploy and linked ones."""
+    """The folders beside `pyproject.toml` that modules are in, but for those of no product and linked ones."""
     linked = {path.resolve().name for path in (root / "rmqtx").iterdir() if path.is_symlink()}
     return sorted(
         folder.name for folder in root.iterdir()

@@ -2,5 +2,5 @@
 
 Nothing here can change a store, and nothing depends on the command line, Spark or RocketMQ's network.
 Each folder imports only folders before it: model, ledger, missing, claims, ends, startup, check, evidence,
-transactions, simulation, deadlines, audit and follow, verify, export.
+transactions, simulation, deadlines, audit and follow, verify, proofs, export.
 """

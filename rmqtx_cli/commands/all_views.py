@@ -10,6 +10,7 @@ from rmqtx_cli.commands.repairing import bundle, cursor
 from rmqtx_cli.output.views import (
     DIFFERENCES_VIEW,
     PRODUCERS_VIEW,
+    PROVED_VIEW,
     RECONCILED_VIEW,
     VIEWS,
     View,
@@ -23,7 +24,8 @@ from rmqtx_cli.pages import causes, drawing, installation, receipts_page, simula
 def all_views() -> Iterator[View]:
     """Return the views of all commands."""
     yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
-    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, PRODUCERS_VIEW, summary.SUMMARY_VIEW, summary.COUNTS_VIEW)
+    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, PRODUCERS_VIEW, PROVED_VIEW)
+    yield from (summary.SUMMARY_VIEW, summary.COUNTS_VIEW)
     yield from (stores_table.STORES_VIEW, *VIEWS.values())
     yield causes.causes_view(with_store=True)
     yield installation.installation_view()

@@ -14,12 +14,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "where", "group", "topic", "older_than", "from_trace", "deadline_within", "all_open", "flagged", "every", "at",
         "and_at",
         "begin", "end", "queue", "key", "identity", "properties", "body_contains", "body_regex", "transaction",
-        "finding", "action", "outcome", "since", "limit",
+        "finding", "action", "outcome", "since", "sample", "seed", "limit",
     ),
     "Output": (
         "fields", "sort", "output_format", "output", "partition_by", "summary", "findings", "coverage", "listed",
         "show", "body", "body_decoder", "decompress", "check_crc", "wide", "csv_safe", "timestamps", "hash_all",
-        "with_meta", "fail_on", "exit_code", "textfile", "no_pager",
+        "with_meta", "proof", "fail_on", "exit_code", "textfile", "no_pager",
     ),
     "Stores": (
         "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version", "proxy_conf",

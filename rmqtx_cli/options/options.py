@@ -274,6 +274,15 @@ class ReceiptOptions:
         return OutputOptions(self.fields, self.output_format, form=self.form, output=self.output)
 
 
+ProofOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--proof", metavar="FILE.json",
+        help="Write a proof of the verdicts, which rmqtx prove and others can check on a copy of the store (also .gz)",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ProvenanceOptions:
     """The provenance record of a result: what it was made from."""

@@ -303,6 +303,22 @@ DIFFERENCES_VIEW = View(
 )
 
 
+PROVED_VIEW = View(
+    (
+        plain("result", ALWAYS),
+        plain("transaction_id", ALWAYS),
+        plain("what", ALWAYS, may_be_cut=True),
+        plain("expected", 1, may_be_cut=True),
+        plain("actual", 2, may_be_cut=True),
+        plain("store", 5, may_be_cut=True),
+        plain("file", 3, may_be_cut=True),
+        plain("position_bytes", 3, "byte"),
+        plain("length_bytes", 4, "length"),
+    ),
+    "nothing to list",
+)
+
+
 def _view(*columns: Column) -> View:
     return View(columns)
 

@@ -52,6 +52,7 @@ from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.export.export import EXPORTED
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
+from rmqtx.verdicts.proofs.proving import PROVED
 from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES
 from rmqtx.verdicts.transactions.flags import FLAGS
@@ -82,7 +83,7 @@ RESULT_TABLES = {
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
     "producers": PRODUCERS, "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
-    "installation": INSTALLATION,
+    "installation": INSTALLATION, "proof_checks": PROVED,
 }  # fmt: skip
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import typer
 
     from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.broker_settings import BrokerSettings
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
@@ -112,6 +113,10 @@ class FileSource:
     def arguments(self) -> str:
         """See `Source`."""
         return self.opened.arguments
+
+    def settings_of(self, store: Store) -> BrokerSettings:
+        """The settings of a store's broker."""
+        return self.opened.settings_of(store)
 
     def pending(
         self, *, at_ms: int | None = None, scan: bool = False, with_causes: bool = True

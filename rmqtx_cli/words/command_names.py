@@ -53,6 +53,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "reconcile": "compare transactions with the application's ledger",
         "decode": "print files of a store, structure by structure",
         "bundle": "pack a few transactions into a small store, to share them",
+        "prove": "check a proof of verdicts on a copy of the store",
     },
     "Installation": {
         "doctor": "test this installation, and the executors of Spark",

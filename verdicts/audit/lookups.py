@@ -227,7 +227,7 @@ def lookup(
     def chosen(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.is_in(rows["transaction_id"], wanted))
 
-    table = None if scan else _by_derived_files(reading, facts, by_name, _SHOWN_BYTES_MAX)
+    table = None if scan else _by_derived_files(reading, facts, by_name, _SHOWN_BYTES_MAX, has_lost=True)
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:

@@ -105,7 +105,7 @@ def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
         _segment_facts(segment, hash_all=hash_all, is_open_ended=segment.base_offset >= last)
         for segment in store.commit_log
     ]
-    small = [facts for name in _SMALL_FILES if (facts := _small_file_facts(store, name)) is not None]
+    small = small_file_facts(store)
     return {
         "store": store.root,
         "taken_time_ms": store.taken_time_ms,
@@ -116,6 +116,14 @@ def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
         "segments": segments,
         "files": small,
     }
+
+
+def small_file_facts(store: Store) -> list[dict[str, Any]]:
+    """Return the facts of the small files beside the log that verdicts depend on, with a digest of all their bytes.
+
+    Damage: as `store_provenance`.
+    """
+    return [facts for name in _SMALL_FILES if (facts := _small_file_facts(store, name)) is not None]
 
 
 def file_provenance(file: Path) -> dict[str, Any]:

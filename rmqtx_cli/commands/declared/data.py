@@ -370,10 +370,63 @@ class SqlCommand(Command):
     voice: VoiceOptions
 
 
+@dataclass(frozen=True, slots=True)
+class ProvedOptions:
+    """Which verdicts of a proof are checked."""
+
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Check N verdicts, drawn at random, and read only their bytes"
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draw the sample by this number; default: 0")] = 0
+    transaction: Annotated[
+        str | None,
+        typer.Option(
+            "--transaction", parser=stored_text, metavar="ID", help="Check only the verdict on this transaction id"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveCommand(Command):
+    """Check a proof on a copy of the store: read the bytes that it names, judge again, and compare.
+
+    The rows list each verdict as same, differs or unknown, with the bytes, the column or the setting that
+    differs. Without --sample and --transaction all of the store is read and judged again.
+
+    Exit status 0: everything that was asked for is the same. 1: something differs. 3: something is unknown.
+    """
+
+    NAME = "prove"
+    MODULE = "reading.prove"
+    EXAMPLES = (
+        Example("rmqtx audit STORE --proof audit.json -o verdicts.parquet", "write a proof beside the verdicts"),
+        Example("rmqtx prove audit.json --store COPY", "check all of it"),
+        Example("rmqtx prove audit.json.gz --store COPY --sample 1000 --seed 7", "check 1,000 verdicts"),
+        Example("rmqtx prove audit.json --store COPY --where 'result != same'", "list only what is not the same"),
+    )
+
+    context: typer.Context
+    proof: Annotated[Path, typer.Argument(metavar="FILE", help="Proof that --proof wrote, also compressed (.gz)")]
+    store: Annotated[
+        list[str],
+        typer.Option("--store", metavar="COPY", help="Copy of a store of the proof; for several in their order"),
+    ]
+    asked: ProvedOptions
+    where: WhereOption = None
+    limit: LimitOption = None
+    output: OutputOptions
+    files: StoreOptions
+    voice: VoiceOptions
+
+
 COMMANDS: tuple[type[Command], ...] = (
     ExportCommand,
     DiffCommand,
     ReconcileCommand,
     BundleCommand,
     SqlCommand,
+    ProveCommand,
 )

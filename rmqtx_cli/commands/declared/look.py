@@ -29,6 +29,7 @@ from rmqtx_cli.options.options import (
     OptionalStoreArguments,
     OutputOption,
     OutputOptions,
+    ProofOption,
     ProvenanceOptions,
     ProxyConfOption,
     RowForm,
@@ -160,6 +161,7 @@ class ShowCommand(Command):
     output_format: FormatOption = None
     output: OutputOption = None
     page: PageOptions
+    proof: ProofOption = None
     form: RowForm
     logs: LogOptions
     source: SourceOptions
@@ -242,6 +244,7 @@ class AuditCommand(Command):
     context: typer.Context
     store: OptionalStoreArguments = None
     asked: AuditOptions
+    proof: ProofOption = None
     output: OutputOptions
     engine: EngineOptions
     provenance: ProvenanceOptions
@@ -323,6 +326,7 @@ class ReportOptions:
         ),
     ] = None
     hash_all: HashOption = False
+    proof: ProofOption = None
     proxy_conf: ProxyConfOption = None
 
 

@@ -17,6 +17,7 @@ from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.growing.tables import table_name
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx_cli.commands.declared.look import AuditCommand, AuditOptions
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.filters import all_of
@@ -36,6 +37,7 @@ from rmqtx_cli.sources.broker_logs import check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.following import INTERVAL_MS, Following, refuse_with_follow
 from rmqtx_cli.sources.growing import Growing, refuse_with_into
+from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
 from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of
@@ -52,7 +54,8 @@ def run(options: AuditCommand) -> int:
     at_ms = asked_time_ms("--at", options.asked.at, voice, is_of_state=True)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     files_only = {
-        "--at": options.asked.at, "--follow": options.asked.follow, **_of_whole_stores(engine, options.provenance)
+        "--at": options.asked.at, "--follow": options.asked.follow, "--proof": options.proof,
+        **_of_whole_stores(engine, options.provenance),
     }
     opener = opener_of(
         options.source, options.store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only
@@ -74,12 +77,14 @@ def run(options: AuditCommand) -> int:
     listing = _listing(options.asked, options.output, options.provenance, opener, now_ms, voice)
     if options.asked.follow:
         return _followed(options.store or [], options.asked, engine, options.source, listing)
-    audit = _AuditRun(options.asked, listing, options.logs, at_ms)
+    audit = _AuditRun(options.asked, listing, options.logs, at_ms, has_proof=options.proof is not None)
+    proving = Proving(options.proof, "audit", at_ms, True, voice)
     with opener.opened(options.output.output) as opened:
         read = read_logs(options.logs, opened.names, voice)
         with opened.audited(options.context, listing, engine, options.provenance, at_ms, audit.columns) as reading:
             read.in_rows(reading)
-            status = audit.written(reading, opened)
+            with proving.of(reading, opened, listing.fulfilling):
+                status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
 
@@ -187,8 +192,11 @@ def _grown(
 class _AuditRun:
     """One audit: lists rows, counts them and prints the summary."""
 
-    def __init__(self, asked: AuditOptions, listing: Listing, logs: LogOptions, at_ms: int | None) -> None:
+    def __init__(
+        self, asked: AuditOptions, listing: Listing, logs: LogOptions, at_ms: int | None, *, has_proof: bool
+    ) -> None:
         self.asked, self.listing, self.logs, self.at_ms = asked, listing, logs, at_ms
+        self.has_proof = has_proof
         self.counted = Summary(harms=Harms(listing.now_ms))
         self._met: list[Finding] = []
 
@@ -223,6 +231,8 @@ class _AuditRun:
             names |= {*self.listing.needed}
         if self.logs.broker_logs and "causes" in names:
             names |= {*NEEDED_COLUMNS}
+        if self.has_proof:
+            names |= {*PROOF_COLUMNS}
         return names
 
     @property

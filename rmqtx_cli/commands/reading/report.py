@@ -15,6 +15,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
 from rmqtx_cli.commands.declared.look import ReportCommand, ReportOptions
 from rmqtx_cli.options.engine import EngineOptions
@@ -30,6 +31,7 @@ from rmqtx_cli.report.page import report_of_stores, report_of_transactions
 from rmqtx_cli.report.rendering import rendered
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
+from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.provenance import without_secrets
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.say import Voice
@@ -53,6 +55,7 @@ def run(options: ReportCommand) -> int:
     files_only = {
         "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": options.asked.hash_all,
         "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
+        "--proof": options.asked.proof,
     }
     opener = opener_of(
         options.source, options.store or [], "rmqtx report STORE -o FILE, or rmqtx report -n HOST:PORT -o FILE",
@@ -100,26 +103,29 @@ class _ReportRun:
     def of_all(self, opened: Source) -> tuple[Document, int]:
         """Return the report of all transactions, and the exit status."""
         read = read_logs(self.logs, opened.names, self.source.voice)
-        found, reading = self._gathered(opened, read)
+        found, reading = self._gathered(opened, read, self.asked.proof)
         earlier = None if self.asked.compare is None else self._earlier(self.asked.compare, opened)
         is_incomplete = found.has_undecidable or read.is_missed(found.diagnosis.table().to_pylist())
         status = concluded(reading, self.source.voice, has_undecidable=is_incomplete)
         return report_of_stores(found, self._command_line, earlier), status
 
-    def _gathered(self, opened: Source, read: Any) -> tuple[Gathered, Any]:
+    def _gathered(self, opened: Source, read: Any, proof: Path | None = None) -> tuple[Gathered, Any]:
         """Read all transactions of a source."""
         carrier = _Carrier(self.source.voice)
         provenance = ProvenanceOptions(self.asked.hash_all)
-        with opened.audited(self.context, carrier, self.engine, provenance, None, REPORT_COLUMNS) as reading:
+        columns = {*REPORT_COLUMNS, *(PROOF_COLUMNS if proof is not None else ())}
+        with opened.audited(self.context, carrier, self.engine, provenance, None, columns) as reading:
             facts = self._facts(opened)
             facts.provenance = carrier.meta
-            found = gathered(reading, opened, facts, read, self.now_ms, self._proxy_keeps_ms)
+            with Proving(proof, "report", None, True, self.source.voice).of(reading, opened):
+                found = gathered(reading, opened, facts, read, self.now_ms, self._proxy_keeps_ms)
         return found, reading
 
     def of_one(self, opened: Source) -> tuple[Document, int]:
         """Return the report of the transaction that is asked for, and the exit status."""
         reading = opened.show(self.asked.transaction or "")
-        rows = reading.table()
+        with Proving(self.asked.proof, "report", None, False, self.source.voice).of(reading, opened):
+            rows = reading.table()
         carrier, facts = _Carrier(self.source.voice), self._facts(opened)
         opened.add_provenance(self.context, carrier)
         facts.provenance = carrier.meta

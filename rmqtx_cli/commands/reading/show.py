@@ -33,6 +33,7 @@ from rmqtx_cli.pages.check_alive import check_lines
 from rmqtx_cli.pages.drawing import draw, with_events
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.message_bodies import message_body
+from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import escaped
@@ -48,7 +49,7 @@ def run(options: ShowCommand) -> int:
     at_ms = asked_time_ms("--at", options.at, options.source.voice, is_of_state=True)
     opener = opener_of(
         options.source, [*(options.store or []), *(options.more or [])], advice,
-        {"--at": options.at, "--scan": options.scan},
+        {"--at": options.at, "--scan": options.scan, "--proof": options.proof},
     )
     written = _TransactionPage(
         options.output_format, options.form, options.output, at_ms, options.source.voice, options.logs,
@@ -56,9 +57,9 @@ def run(options: ShowCommand) -> int:
         decoder=_decoder(options.page),
     )
     with opener.opened(options.output) as opened:
-        return written.write(
-            opened.show(identity, at_ms=at_ms, scan=options.scan, with_causes=False), opener.schema, opened
-        )
+        reading = opened.show(identity, at_ms=at_ms, scan=options.scan, with_causes=False)
+        with Proving(options.proof, "show", at_ms, options.scan, options.source.voice).of(reading, opened):
+            return written.write(reading, opener.schema, opened)
 
 
 def _decoder(page: PageOptions) -> list[str] | None:

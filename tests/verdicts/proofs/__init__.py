@@ -1,0 +1,1 @@
+"""Proofs of verdicts, and which alterations are found."""

@@ -1,0 +1,168 @@
+"""The proof file: one JSON object with each entry on a line of its own, so that it is written and read as a stream.
+
+Source: docs/proofs.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+
+PROOF_VERSION = 1
+#: The columns of TRANSACTIONS that a verdict of a proof has beside its witnesses.
+VALUES = (
+    "state", "flags", "reason_code", "producer_group", "topic", "keys", "half_store_time_ms", "decided_time_ms",
+    "checks_count", "deliveries_count",
+)
+#: Longer lines are not of a proof: a verdict has some hundred bytes for each record.
+_LINE_BYTES_MAX = 64 << 20
+_INT, _TEXT = pa.int64(), pa.string()
+_NULLABLE_TEXTS = ("reason_code", "producer_group", "topic", "keys")
+_WITNESS = pa.struct([
+    needed("kind", _TEXT), needed("store", _INT), needed("segment", _INT), needed("position_bytes", _INT),
+    needed("length_bytes", _INT), needed("sha256", _TEXT), pa.field("half_queue_offset", _INT),
+])
+_BUCKET = pa.struct([
+    needed("kind", _TEXT), needed("file", _TEXT), needed("bucket", _INT), pa.field("entries", _INT),
+    pa.field("sha256", _TEXT),
+])
+_NOT_FOUND = pa.struct([
+    needed("store", _INT), needed("kinds", list_of(_TEXT)), needed("from_offset", _INT),
+    needed("buckets", list_of(_BUCKET)),
+])
+_SETTING = pa.struct([pa.field("value", ANYTHING), pa.field("origin", _TEXT)])
+_STORE = pa.struct([
+    needed("store", _TEXT), needed("taken_time_ms", _INT), needed("begin_offset", _INT), needed("end_offset", _INT),
+    needed("settings", pa.map_(_TEXT, pa.field("value", _SETTING, nullable=False))),
+    pa.field("half_cursors", pa.map_(_TEXT, pa.field("value", _INT, nullable=False))),
+    pa.field("op_cursors", pa.map_(_TEXT, pa.field("value", _INT, nullable=False))),
+    needed("missing", list_of(list_of(_INT))),
+    needed("files", list_of(pa.struct([needed("file", _TEXT), needed("size_bytes", _INT), needed("sha256", _TEXT)]))),
+    needed("index", list_of(pa.struct([needed("file", _TEXT), needed("slots_count", _INT)]))),
+    needed("segments", list_of(pa.struct([
+        needed("file", _TEXT), needed("base_offset", _INT), needed("size_bytes", _INT),
+    ]))),
+])
+HEAD = JsonForm("proof", pa.struct([
+    needed("proof_version", _INT), needed("made_by", _TEXT), needed("made_time_ms", _INT), needed("command", _TEXT),
+    pa.field("at_ms", _INT), needed("stores", list_of(_STORE)),
+]))
+VERDICT = JsonForm("verdict of a proof", pa.struct([
+    needed("transaction_id", _TEXT), pa.field("store", _INT), needed("state", _TEXT), needed("flags", list_of(_TEXT)),
+    *(pa.field(name, _TEXT) for name in _NULLABLE_TEXTS), *(pa.field(name, _INT) for name in VALUES[6:]),
+    needed("witnesses", list_of(_WITNESS)), needed("not_found", list_of(_NOT_FOUND)),
+]))
+LEAVES = JsonForm("segment of a proof", pa.struct([
+    needed("store", _INT), needed("segment", _INT), needed("chunk_bytes", _INT), pa.field("chunks", list_of(_INT)),
+    needed("leaves", list_of(_TEXT)),
+]))
+_END = JsonForm("end of a proof", pa.struct([needed("merkle_root", _TEXT), needed("verdicts_count", _INT)]))
+
+
+def as_line(value: Any) -> bytes:
+    """Return a value as JSON on one line of ASCII."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+class ProofStream:
+    """Writes the entries of a proof, and the digest of all bytes before its last line."""
+
+    def __init__(self, stream: IO[bytes], head: dict[str, Any]) -> None:
+        self._stream, self._digest = stream, hashlib.sha256()
+        self._is_first = True
+        self._write(as_line(head)[:-1] + b',"verdicts":[')
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._stream.write(data)
+
+    def entries(self, lines: list[bytes]) -> None:
+        """Write entries of the list that stands open."""
+        if lines:
+            self._write((b"\n" if self._is_first else b",\n") + b",\n".join(lines))
+            self._is_first = False
+
+    def segments(self) -> None:
+        """End the verdicts; entries of segments follow."""
+        self._write(b'\n],"segments":[')
+        self._is_first = True
+
+    def end(self, merkle_root: str, verdicts_count: int) -> None:
+        """End the proof."""
+        self._write(b"\n],\n" + as_line({"merkle_root": merkle_root, "verdicts_count": verdicts_count})[1:-1] + b",\n")
+        self._stream.write(b'"digest":"' + self._digest.hexdigest().encode() + b'"}\n')
+
+
+class ProofReader:
+    """The entries of a proof file, in the order of the file; each list can be read once.
+
+    Shape: `head` without the lists; `end`, and whether the `digest` is that of the bytes, after all entries.
+    Raises: BadText; UnreadableFile.
+    """
+
+    def __init__(self, stream: IO[bytes], file: str) -> None:
+        self.file, self._stream, self._digest = file, stream, hashlib.sha256()
+        self._number = 0
+        first = self._line()
+        if not first.endswith(b',"verdicts":[\n'):
+            raise BadText(f"{file} is not a proof: its first line does not end in \"verdicts\":[", file=file)
+        self.head: dict[str, Any] = HEAD.read(first[: -len(b',"verdicts":[\n')] + b"}", file)
+        if self.head["proof_version"] != PROOF_VERSION:
+            raise BadText(
+                f"{file}: a proof of version {self.head['proof_version']}, expected {PROOF_VERSION}", file=file
+            )
+        self.end: dict[str, Any] = {}
+        self.has_own_digest = False
+
+    def _line(self) -> bytes:
+        line = self._stream.readline(_LINE_BYTES_MAX)
+        self._number += 1
+        if not line.endswith(b"\n"):
+            raise BadText(f"{self.file} is not a proof: line {self._number} is cut off", file=self.file)
+        if not line.startswith(b'"digest"'):
+            self._digest.update(line)
+        return line
+
+    def verdict_lines(self) -> Iterator[bytes]:
+        """Yield the verdicts as JSON texts."""
+        yield from self._lines(b'],"segments":[\n')
+
+    def segment_lines(self) -> Iterator[bytes]:
+        """Yield the entries of segments as JSON texts; then `end` is known."""
+        yield from self._lines(b"],\n")
+        self.end = _END.read(b"{" + self._line().rstrip(b",\n") + b"}", self.file)
+        self.has_own_digest = self._line() == b'"digest":"' + self._digest.hexdigest().encode() + b'"}\n'
+        if self._stream.read(1):
+            raise BadText(f"{self.file} is not a proof: bytes follow its end", file=self.file)
+
+    def _lines(self, last: bytes) -> Iterator[bytes]:
+        while (line := self._line()) != last:
+            yield line.rstrip(b",\n")
+
+    def verdict(self, line: bytes) -> dict[str, Any]:
+        """Return a verdict. Raises: BadText."""
+        return cast("dict[str, Any]", VERDICT.read(line, f"{self.file}, a verdict"))
+
+    def leaves(self, line: bytes) -> dict[str, Any]:
+        """Return the entry of a segment. Raises: BadText."""
+        return cast("dict[str, Any]", LEAVES.read(line, f"{self.file}, a segment"))
+
+
+@contextmanager
+def opened_proof(file: Path) -> Iterator[ProofReader]:
+    """Open a proof file, also a compressed one (.gz). Raises: UnreadableFile, BadText."""
+    try:
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
+            yield ProofReader(cast("IO[bytes]", stream), str(file))
+    except (OSError, EOFError) as error:
+        raise UnreadableFile(f"cannot read {file}: {error}", file=file) from error
