@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -23,18 +24,22 @@ from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import exit_status, log_json, say
 from rmqtx_cli.words.check_unknown import names_json, unknown
 from rmqtx_cli.words.command_names import LINES
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
 
 
+def _own_version() -> str:
+    from importlib.metadata import version
+
+    return version("rmqtx")
+
+
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"rmqtx {version('rmqtx')}\n")
+        sys.stdout.write(f"rmqtx {_own_version()}\n")
         raise typer.Exit
 
 
@@ -64,7 +69,22 @@ def run() -> None:
     # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     own_standard_streams()
-    sys.exit(_arrived(status_of(sys.argv[1:])))
+    sys.exit(ended(sys.argv[1:], lambda: _arrived(status_of(sys.argv[1:]))))
+
+
+def ended(arguments: list[str], run_command: Callable[[], int]) -> int:
+    """Run a command line; with --log-json, write its log and end it with the status, which is returned."""
+    with log_json.begun(arguments, _own_version) as log:
+        try:
+            status = run_command()
+        except KeyboardInterrupt:
+            if log is None:
+                raise
+            status = exit_status.INTERRUPTED
+        if log is not None:
+            word, meaning = exit_status.worded(status, is_check=_is_check(arguments))
+            log.object("exit", status=status, word=word, meaning=meaning)
+    return status
 
 
 def _arrived(status: int) -> int:
@@ -97,27 +117,29 @@ def _os_message(error: OSError | ValueError) -> str:
 
 def status_of(arguments: list[str]) -> int:
     """Run a command line; return its exit status."""
+    cause: BaseException
     try:
         return _invoke(arguments)
-    except KeyboardInterrupt:
-        status, message = exit_status.INTERRUPTED, "interrupted"
+    except KeyboardInterrupt as error:
+        status, message, cause = exit_status.INTERRUPTED, "interrupted", error
     except typer.TyperException as error:
-        status, message = exit_status.USAGE, _usage_line(error, arguments)
+        status, message, cause = exit_status.USAGE, _usage_line(error, arguments), error
     except RmqtxError as error:
-        status, message = error.status, str(error)
+        status, message, cause = error.status, str(error), error
     except BrokenPipeError:
         leave_stdout()
         return exit_status.DONE
     except OSError as error:
-        status, message = exit_status.UNREADABLE, _os_message(error)
+        status, message, cause = exit_status.UNREADABLE, _os_message(error), error
     except Exception as error:
-        if os.environ.get("RMQTX_DEBUG"):
+        if os.environ.get("RMQTX_DEBUG") and log_json.current() is None:
             raise
+        cause = error
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
     if _is_check(arguments):  # Nagios reads one line on stdout and four statuses
         return unknown(message, is_json=names_json(arguments))
-    say.error(message)
+    say.error(message, cause)
     return status
 
 

@@ -44,6 +44,16 @@ MEANINGS: dict[int, str] = {
 }
 
 
+#: The same in a word, for programs.
+WORDS: dict[int, str] = {
+    DONE: "done", FINDINGS: "findings", USAGE: "usage", INCOMPLETE: "incomplete", UNREADABLE: "unreadable",
+    STORE_IN_USE: "store-in-use", REFUSED_BY_GUARD: "refused-by-guard", STALE_PLAN: "stale-plan",
+    UNREACHABLE: "unreachable", REFUSED_BY_BROKER: "refused-by-broker", NO_SUCH_TRANSACTION: "no-such-transaction",
+    SOME_REFUSED: "some-refused", UNKNOWN_OUTCOME: "unknown-outcome", SPARK_UNAVAILABLE: "spark-unavailable",
+    BUG: "bug", INTERRUPTED: "interrupted",
+}  # fmt: skip
+
+
 def combined(statuses: Iterable[int]) -> int:
     """Return the status of a command whose parts ended with these: an unknown outcome first; DONE without any.
 
@@ -64,3 +74,11 @@ CHECK_MEANINGS: dict[int, str] = {
     2: "CRITICAL: a critical threshold is exceeded",
     3: "UNKNOWN: the state could not be determined, or the command line is wrong",
 }
+
+
+def worded(status: int, *, is_check: bool = False) -> tuple[str, str]:
+    """Return the word and the meaning of a status. `is_check`: of a command with the statuses of Nagios."""
+    if is_check:
+        word, _, meaning = CHECK_MEANINGS.get(status, f"{status}: an unknown status").partition(": ")
+        return word, meaning
+    return WORDS.get(status, str(status)), MEANINGS.get(status, "an unknown status")

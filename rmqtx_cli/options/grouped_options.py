@@ -5,7 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from rmqtx_cli.words import log_json
+
+#: An option of every command; `main` reads it, before the command is known.
+_LogJson = Annotated[bool, typer.Option(log_json.OPTION, help=log_json.HELP)]
 
 
 def typer_function(kind: type[Any], call: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -17,6 +24,9 @@ def typer_function(kind: type[Any], call: Callable[[Any], Any]) -> Callable[...,
     """
     parameters: list[inspect.Parameter] = []
     group = _group(kind, (), parameters)
+    parameters.append(
+        inspect.Parameter("log_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_LogJson)
+    )
 
     def function(**named: Any) -> Any:
         return call(group.made(named))

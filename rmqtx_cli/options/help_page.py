@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tls_server_name", "tls_insecure", "rate", "timeout",
     ),
     "Engine": ("engine", "master", "remote", "conf", "split_bytes", "processes", "temporary"),
-    "General": ("verbose", "quiet", "help"),
+    "General": ("verbose", "quiet", "log_json", "help"),
 }  # fmt: skip
 _REST = "Options"
 #: Sections of options that have another purpose in a command, by command and option.

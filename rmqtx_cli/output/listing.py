@@ -157,11 +157,16 @@ class Listing:
             is_all = is_all and _fits_terminal(held)
             if is_all and answer is not None:
                 self._say(answer)
+            counts = progress.of_rows(self.voice)
             for batch in chain(held, rows):
+                if counts is not None:
+                    counts.rows(self.rows_count)
                 if batch.num_rows:
                     port.write(batch.select(self.columns))
                 if at_once:
                     cast("StreamingPort", port).flush()
+        if counts is not None:
+            counts.rows(self.rows_count, is_last=True)
         if not is_all and answer is not None:
             self._say(answer)
         if count := getattr(port, "formulas_count", 0):

@@ -16,7 +16,7 @@ from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.views import Column, Row, View
-from rmqtx_cli.words import say
+from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.colours import coloured, is_coloured
 from rmqtx_cli.words.text import cut, width, wrapped
 
@@ -113,6 +113,10 @@ def _coloured(text: str, column: Column) -> str:
 def print_table(rows: pa.Table, view: View) -> None:
     """A small table on stderr, beside the results; on a terminal it is fitted to the width."""
     if not rows.num_rows:
+        return
+    if (log := log_json.current()) is not None:
+        for row in rows.to_pylist():
+            log.object("row", row=row)
         return
     cells = [[column.text(row) for column in view.columns] for row in rows.to_pylist()]
     columns = view.columns

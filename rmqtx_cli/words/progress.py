@@ -1,4 +1,5 @@
-"""Progress of long work: a bar with bytes or a count, rate and time left on a terminal; nothing elsewhere.
+"""Progress of long work: a bar with bytes or a count, rate and time left on a terminal; nothing elsewhere, but objects
+with --log-json.
 
 A bar names the current step and is removed before the first result is printed.
 """
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx_cli.words import log_json
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -54,8 +56,11 @@ class CountBar:
 
 
 @contextmanager
-def counted(what: str, voice: Voice) -> Iterator[CountBar | None]:
+def counted(what: str, voice: Voice) -> Iterator[CountBar | log_json.Progress | None]:
     """A bar that counts things while the block runs; None with --quiet or without a terminal."""
+    if (log := log_json.current()) is not None:
+        yield None if voice.quiet else log_json.Progress(log, what)
+        return
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
@@ -87,8 +92,11 @@ def _on_terminal(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
 
 
 @contextmanager
-def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
+def shown(what: str, voice: Voice) -> Iterator[Bar | log_json.Progress | None]:
     """A bar that takes (bytes done, bytes in all) while the block runs; None with --quiet or without a terminal."""
+    if (log := log_json.current()) is not None:
+        yield None if voice.quiet else log_json.Progress(log, what)
+        return
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
@@ -105,6 +113,12 @@ def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
                TransferSpeedColumn(), TimeRemainingColumn())
     with _on_terminal(columns) as bar:
         yield Bar(bar, bar.add_task(what, total=None), what)
+
+
+def of_rows(voice: Voice) -> log_json.Progress | None:
+    """What takes the number of rows that are written; None without --log-json: a bar is removed before the rows."""
+    log = log_json.current()
+    return None if log is None or voice.quiet else log_json.Progress(log, "writing rows")
 
 
 def clear() -> None:

@@ -26,12 +26,12 @@ from rmqtx_cli.commands.declared.settle import AnswerCommand
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.output.table import TablePort, print_table
 from rmqtx_cli.output.views import answers_view
 from rmqtx_cli.sources.answer_sources import answers_of
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import exit_status, log_json, say
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -159,7 +159,9 @@ def _refused(others: Others, conduct: StandInConduct) -> int:
 
 def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     """Print the proposal on stderr: stdout is for the outcome."""
-    if tasks and not voice.quiet:
+    if tasks and not voice.quiet and log_json.current() is not None:
+        print_table(answers_table(tasks), answers_view(with_outcome=False))
+    elif tasks and not voice.quiet:
         port = TablePort(sys.stderr.buffer, ANSWERS, answers_view(with_outcome=False))
         for batch in answers_table(tasks).to_batches():
             port.write(batch)
