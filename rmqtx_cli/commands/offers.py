@@ -16,6 +16,7 @@ from rmqtx.repairs.receipts.receipts import RECEIPTS
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
+from rmqtx.verdicts.proofs.proving import PROVED
 from rmqtx.verdicts.transactions.diff import DIFFERENCES
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.options.columns import ALSO_CALLED
@@ -32,19 +33,6 @@ def words() -> Iterable[str]:
 
 def columns(command: str) -> list[str]:
     """Return the columns of a command's rows."""
-def _columns(command: str) -> Iterable[str]:
-    from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
-    from rmqtx.remoting.live.producer_list import PRODUCERS
-    from rmqtx.repairs.holds.listed_holds import HOLDS
-    from rmqtx.repairs.receipts.receipts import RECEIPTS
-    from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-    from rmqtx.verdicts.ledger.reconcile import RECONCILED
-    from rmqtx.verdicts.proofs.proving import PROVED
-    from rmqtx.verdicts.transactions.diff import DIFFERENCES
-    from rmqtx_cli.output.derived_columns import derived_columns
-    from rmqtx_cli.pages.installation import INSTALLATION
-    from rmqtx_cli.pages.stores_table import STORES
-
     tables = {
         "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,
         "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "holds": HOLDS, "search": ALL_TABLES["records"],

@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "decode": "print files of a store, structure by structure",
         "bundle": "pack a few transactions into a small store, to share them",
         "prove": "check a proof of verdicts on a copy of the store",
+        "mcp": "serve an assistant: questions and plans, no acts",
     },
     "Installation": {
         "doctor": "test this installation, and the executors of Spark",

@@ -19,6 +19,7 @@ from rmqtx_cli.options.ledger_options import (
     done_option,
     not_done_option,
 )
+from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     AtOption,
     BrokerConfOption,
@@ -28,6 +29,7 @@ from rmqtx_cli.options.options import (
     FieldsOption,
     FormatOption,
     LimitOption,
+    OptionalStoreArguments,
     OutputFormat,
     OutputOption,
     OutputOptions,
@@ -422,6 +424,32 @@ class ProveCommand(Command):
     voice: VoiceOptions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpCommand(Command):
+    """Serve an assistant by the Model Context Protocol, on stdin and stdout, until stdin ends.
+
+    Tools: pending, show, diagnose, verify, simulate, explain, receipts, producers, and plan, which only writes a plan
+    file into --plans. No tool acts. The assistant reads the stores or brokers of this command line and nothing else.
+    Text of producers is escaped and marked as data. Needs the extra mcp: pip install 'rmqtx[mcp]'.
+    """
+
+    NAME = "mcp"
+    MODULE = "reading.mcp"
+    EXAMPLES = (
+        Example("rmqtx mcp /data/rocketmq/store", "an assistant may read one store"),
+        Example("rmqtx mcp -n 10.0.0.1:9876 --plans plans", "live brokers, and write plans into a folder"),
+        Example("claude mcp add rmqtx -- rmqtx mcp /data/rocketmq/store", "for an assistant that starts it"),
+    )
+
+    store: OptionalStoreArguments = None
+    plans: Annotated[
+        Path | None,
+        typer.Option("--plans", metavar="DIR", help="Folder for plan files; default: plans are refused"),
+    ] = None
+    files: StoreOptions
+    live: LiveOptions
+
+
 COMMANDS: tuple[type[Command], ...] = (
     ExportCommand,
     DiffCommand,
@@ -429,4 +457,5 @@ COMMANDS: tuple[type[Command], ...] = (
     BundleCommand,
     SqlCommand,
     ProveCommand,
+    McpCommand,
 )

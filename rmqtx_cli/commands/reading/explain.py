@@ -24,14 +24,14 @@ def run(options: ExplainCommand) -> int:
         _print(_by_kind(known), is_paged=not options.no_pager)
         return 0
     word = " ".join(options.words)
-    parts = [_of_word(known, part) for part in options.words]
-    whole = _of_word(known, word)
+    parts = [of_word(known, part) for part in options.words]
+    whole = of_word(known, word)
     found = whole or [entry for part in parts for entry in part]
     unknown = [] if whole else [
         part for part, entries_of_it in zip(options.words, parts, strict=True) if not entries_of_it
     ]
     if not found:
-        raise _unknown(known, word)
+        raise unknown_word(known, word)
     lines = []
     for entry in found:
         lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
@@ -39,18 +39,18 @@ def run(options: ExplainCommand) -> int:
             lines.append(f"  page: {page}")
     _print(lines, is_paged=not options.no_pager)
     for part in unknown:
-        say.error(str(_unknown(known, part)))
+        say.error(str(unknown_word(known, part)))
     return exit_status.USAGE if unknown else exit_status.DONE
 
 
-def _unknown(known: Iterable[WordEntry], word: str) -> BadRequest:
+def unknown_word(known: Iterable[WordEntry], word: str) -> BadRequest:
     """Return the error for a word that is not explained, with the words that are like it."""
     close = near(word, dict.fromkeys(entry.word for entry in known))
     advice = f"did you mean {' or '.join(close)}?" if close else "list all words: rmqtx explain"
     return BadRequest(f"unknown word {escaped(word)!r}", advice=advice)
 
 
-def _of_word(known: Iterable[WordEntry], word: str) -> list[WordEntry]:
+def of_word(known: Iterable[WordEntry], word: str) -> list[WordEntry]:
     """Return the entries of one word, which may have several parts."""
     plain = _plain(word)
     return [entry for entry in known if _plain(entry.word) == plain]

@@ -23,7 +23,7 @@ def run(options: ProducersCommand) -> int:
     name = None if options.group is None else full_name(options.live, options.group)
     with open_live(options.live) as given:
         reading = pending_on(given.brokers)
-        pending = _counts(reading.table())
+        pending = pending_by_group(reading.table())
         found = []
         for broker in given.brokers:
             wanted = [waiting for store, waiting in pending if store == broker.root]
@@ -38,7 +38,7 @@ def run(options: ProducersCommand) -> int:
     return listing.conclude(reading, has_undecidable=bool(reading.undecidable_count))
 
 
-def _counts(transactions: pa.Table) -> Counter[tuple[str, str]]:
+def pending_by_group(transactions: pa.Table) -> Counter[tuple[str, str]]:
     """Return the number of pending transactions by broker and producer group."""
     rows = transactions.select(["store", "producer_group", "state"]).to_pylist()
     return Counter(
