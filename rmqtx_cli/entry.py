@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-
 #: The last object of a log: the module that writes it (words/log_json.py) may not be loaded yet.
 _EXIT = '{"v": 1, "type": "exit", "time": null, "status": 130, "word": "interrupted", "meaning": "interrupted"}\n'
 

@@ -81,7 +81,8 @@ class Answer:
             "complete": self.is_complete,
             "error": None if self.error is None else _short(self.error),
             "rows_in_all": len(self.rows), "first_row": begin, "rows": page, "next_cursor": next_cursor,
-            "findings_in_all": len(self.findings), "findings": [_short(one.line()) for one in self.findings[:_FINDINGS]],
+            "findings_in_all": len(self.findings),
+            "findings": [_short(one.line()) for one in self.findings[:_FINDINGS]],
             "notes": [_short(one) for one in self.notes[:_NOTES]],
             **self.more, "notice": NOTICE,
         })

@@ -79,8 +79,8 @@ class Tools:
         where = ", ".join(self._places.stores) or "the live brokers given at the start"
         return (
             f"Reads transactional messages of Apache RocketMQ in: {where}. Nothing else can be read, and no tool acts "
-            "on a transaction: `plan` writes a file that a person reviews and applies. Begin with `diagnose` for causes "
-            "or `pending` for what is open, `show` one id for its evidence, `explain` a word. An answer with "
+            "on a transaction: `plan` writes a file that a person reviews and applies. Begin with `diagnose` for "
+            "causes or `pending` for what is open, `show` one id for its evidence, `explain` a word. An answer with "
             f"next_cursor has more: call again with cursor. {NOTICE}"
         )
 
