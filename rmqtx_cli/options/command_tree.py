@@ -11,7 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx_cli.options.configuration import (
-    OWN_FORMAT,
     STORE_VARIABLE,
     config_file,
     configuration,
@@ -19,7 +18,7 @@ from rmqtx_cli.options.configuration import (
     own_store,
 )
 from rmqtx_cli.options.help_page import argument, sections, write_help
-from rmqtx_cli.options.next_commands import CURRENT
+from rmqtx_cli.options.next_commands import CURRENT, OWN_FORMAT
 from rmqtx_cli.options.plain_values import use_plain_values
 from rmqtx_cli.words import exit_status, say
 
@@ -172,11 +171,10 @@ class CheckedCommand(TyperCommand):
 
         With --verbose, print which file that is.
         """
-        OWN_FORMAT.set(None)
         if not any(name in ctx.params for name in (*_STORES, "output_format")):
             return
         known = configuration()
-        OWN_FORMAT.set(known.format_of([*ctx.command_path.split(), ""][1]))
+        ctx.meta[OWN_FORMAT] = known.format_of([*ctx.command_path.split(), ""][1])
         if known.file is not None and ctx.params.get("verbose"):
             say.line(f"rmqtx: configuration: {known.file}")
         for name in _STORES if known.stores else ():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,9 +26,6 @@ _BELOW = Path("rmqtx") / "config.toml"
 #: Names the store that commands read if none is given; commands that act require one on the command line.
 STORE_VARIABLE = "RMQTX_STORE"
 NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
-
-#: Format of rows in this run, if neither an option nor a suffix gives it.
-OWN_FORMAT: ContextVar[str | None] = ContextVar("own_format", default=None)
 
 #: The keys with their meanings.
 KEYS: dict[str, str] = {

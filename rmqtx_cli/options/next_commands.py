@@ -16,8 +16,11 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx_cli.words.times import known_time_ms, time_text
 
-#: The parsed command line of this run, as Typer has it; None in a program that calls no command.
+#: The parsed command line of this run, as Typer has it; None in a program that calls no command. The only way past the
+#: arguments of functions: results name further commands in many places, and each has the options of the whole run.
 CURRENT: ContextVar[Any] = ContextVar("current_command", default=None)
+#: Format of rows in this run, if neither an option nor a suffix gives it, in the `meta` of the command line.
+OWN_FORMAT = "rmqtx.own_format"
 #: Parameters that change what is read, or by which rules and settings it is judged.
 CARRIED = (
     "commit_log", "broker_conf", "broker_version", "transaction_table", "table", "offset_column", "group_column",
@@ -35,6 +38,12 @@ _WITH_PAST_STATES = ("show", "pending", "audit", "diagnose")
 #: In the place of a version that the reader must add.
 _VERSION_TO_ADD = "X.Y.Z"
 _COMMENT = "   # "
+
+
+def own_format() -> str | None:
+    """Return the format of rows in the configuration file, for the command of this run; None if it has none."""
+    context = CURRENT.get()
+    return None if context is None else context.meta.get(OWN_FORMAT)
 
 
 def next_line(command: str, comment: str = "", at_ms: int | None = None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.options.configuration import OWN_FORMAT
+from rmqtx_cli.options.next_commands import own_format
 from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.output.page import PagePort
@@ -52,7 +52,7 @@ def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputForm
     if asked is not None:
         return asked
     if output is None or is_stdout(output) or is_special(output):
-        return OutputFormat(OWN_FORMAT.get() or OutputFormat.TABLE)
+        return OutputFormat(own_format() or OutputFormat.TABLE)
     if output.suffix.lower() not in _SUFFIXES:
         what = f"the suffix {output.suffix}" if output.suffix else "a name without a suffix"
         raise BadRequest(
