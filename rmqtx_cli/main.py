@@ -21,12 +21,34 @@ from rmqtx.readers.model.errors import (
 )
 from rmqtx.readers.model.own_process import begin_own_process
 from rmqtx.repairs.receipts.act_kind import PLANNED
-from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.commands.by_name import CommandsByName
+from rmqtx_cli.options.command_tree import CommandTree, HelpfulGroup
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
-from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, log_json, say
 from rmqtx_cli.words.check_unknown import names_json, unknown
-from rmqtx_cli.words.command_names import LINES
+from rmqtx_cli.words.command_names import LINES, MOST_USED, SECTIONS
+
+
+class SectionedGroup(HelpfulGroup):
+    """The tree of commands; its help lists them by sections, and `help CMD` is `CMD --help`."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.commands = CommandsByName()  # type: ignore[assignment]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments after the options of all commands."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the most used commands, then the sections with all commands."""
+        with formatter.section("Most used"):
+            formatter.write_dl(list(MOST_USED.items()))
+        width = max(map(len, self.commands))
+        for title, lines in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
+
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
 

@@ -5,6 +5,7 @@ The first thousand rows determine the widths; later rows are printed as they are
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -12,16 +13,34 @@ from typing import IO, TYPE_CHECKING
 
 from tabulate import tabulate
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.pieces import pieces
 from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.views import Column, Row, View
 from rmqtx_cli.words import log_json, say
-from rmqtx_cli.words.colours import coloured, is_coloured
 from rmqtx_cli.words.text import cut, width, wrapped
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: SGR colours by state: LOST in red, PENDING in yellow, UNDECIDABLE in cyan.
+_STATES: dict[str, str] = {
+    State.PENDING: "33", State.COMMITTED: "32", State.ROLLED_BACK: "34", State.DISCARDED: "35",
+    State.LOST: "1;31", State.UNDECIDABLE: "36",
+}  # fmt: skip
+
+
+def is_coloured() -> bool:
+    """Whether to colour: TERM supports colours, and NO_COLOR is not set."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def coloured(cell: str) -> str:
+    """The text of a cell, coloured if it is a state."""
+    colour = _STATES.get(cell)
+    return cell if colour is None else f"\x1b[{colour}m{cell}\x1b[0m"
+
 
 _CHUNK_ROWS = 1_000
 

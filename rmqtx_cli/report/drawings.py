@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.report.check_ways import CHECKED, END
 from rmqtx_cli.report.document import Drawing, Lane, Mark
 from rmqtx_cli.report.event_counts import EVENTS, EventCounts
 from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
-from rmqtx_cli.report.scales import WIDTH, LinearScale, LogScale
 from rmqtx_cli.report.time_steps import TimeSteps
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import grouped
@@ -17,6 +18,42 @@ from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.check_queues import CheckQueue
+
+WIDTH = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScale:
+    """Equal distances for equal differences; values outside are drawn at the ends."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        span = self.high - self.low
+        return WIDTH / 2 if span <= 0 else WIDTH * min(1.0, max(0.0, (value - self.low) / span))
+
+    def values(self, count: int) -> list[float]:
+        """Return values at equal distances, the first at the begin and the last at the end."""
+        return [self.low + (self.high - self.low) * number / (count - 1) for number in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Equal distances for equal ratios, from `low` > 0; values outside are drawn at the ends."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        return LinearScale(math.log(self.low), math.log(max(self.high, self.low))).at(math.log(max(value, self.low)))
+
+    def values(self, count: int) -> list[float]:
+        """Return values at equal distances, the first at the begin and the last at the end."""
+        return [self.low * (max(self.high, self.low) / self.low) ** (number / (count - 1)) for number in range(count)]
+
 
 #: The lanes of a transaction: the column of TRANSACTIONS, the kind of its marks, and its label.
 _RECORD_LANES = {

@@ -5,20 +5,56 @@ store.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from rmqtx_cli.report.fitting import LIMITS, SIZE_MAX, shortened
+from rmqtx_cli.report.document import Document, Items, Lane, Paragraph, Part, Section, Table
 from rmqtx_cli.words.text import cut, escaped
 
-if TYPE_CHECKING:
+#: Size of a page at most. Units: bytes.
+SIZE_MAX = 500_000
+#: Rows of a table and texts of a list, and sections below a section, that are shown: tried until the page is small.
+LIMITS = ((64, 20), (32, 3), (16, 2), (8, 1))
 
-    from rmqtx_cli.report.document import Document, Lane
+
+def shortened(document: Document, rows_max: int, sections_max: int) -> Document:
+    """Return a document with shorter tables and lists; the words stay."""
+    return replace(
+        document, subtitles=document.subtitles[:rows_max],
+        sections=[section if section.anchor == "words" else _section(section, rows_max, sections_max)
+                  for section in document.sections],
+    )  # fmt: skip
+
+
+def _section(section: Section, rows_max: int, sections_max: int) -> Section:
+    parts: list[Part] = []
+    inner = 0
+    for part in section.parts:
+        inner += isinstance(part, Section)
+        if not isinstance(part, Section) or inner <= sections_max:
+            parts += _shorter(part, rows_max, sections_max)
+    if inner > sections_max:
+        parts.append(Paragraph(f"{inner - sections_max} more are not shown, to keep the page small."))
+    return replace(section, parts=parts)
+
+
+def _shorter(part: Part, rows_max: int, sections_max: int) -> Iterator[Part]:
+    if isinstance(part, Section):
+        yield _section(part, rows_max, sections_max)
+    elif isinstance(part, Table) and len(part.rows) > rows_max:
+        note = f"{len(part.rows) - rows_max} more rows are not shown, to keep the page small. {part.note}".strip()
+        yield replace(part, rows=part.rows[:rows_max], note=note)
+    elif isinstance(part, Items) and len(part.texts) > rows_max:
+        yield Items([*part.texts[:rows_max], f"{len(part.texts) - rows_max} more"])
+    else:
+        yield part
+
 
 #: Suffix of the file → template.
 TEMPLATES = {".html": "report.html.j2", ".htm": "report.html.j2", ".md": "report.md.j2"}
@@ -118,4 +154,3 @@ def lane_text(lane: Lane) -> str:
 
 def _level(height: float) -> int:
     return 0 if height <= 0 else max(1, min(len(_BLOCKS) - 1, round(height * (len(_BLOCKS) - 1))))
-

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtx_cli.report.document import Document, Items, Lane, Mark, Paragraph, Section, Table
-from rmqtx_cli.report.fitting import LIMITS, shortened
-from rmqtx_cli.report.rendering import lane_text, rendered
-from rmqtx_cli.report.scales import WIDTH, LinearScale, LogScale
+from rmqtx_cli.report.drawings import WIDTH, LinearScale, LogScale
+from rmqtx_cli.report.rendering import LIMITS, lane_text, rendered, shortened
 from rmqtx_cli.report.time_steps import STEPS_MAX, STEPS_MS, TimeSteps
 
 NOW_MS = 1_800_000_000_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
+from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.broker_conf import read_expire_ms
+from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.deadlines.deadline import deadline_of
@@ -32,7 +36,6 @@ from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.pages.check_alive import check_lines
 from rmqtx_cli.pages.drawing import draw, with_events
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
-from rmqtx_cli.sources.message_bodies import message_body
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.say import Voice
@@ -143,3 +146,30 @@ class _TransactionPage:
             return [[] for _ in range(rows.num_rows)]
         keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)
         return diagnosed_each(rows, logs.with_logs(reading.evidence), keeps_ms)
+
+
+#: Records with the body, in the order in which they are read.
+_WITH_BODY = ("half_copies", "final_records", "discard_copies")
+
+
+def message_body(transaction: Mapping[str, Any], source: Source) -> bytes | None:
+    """Return the body, decompressed; None if no record of it can be read or decompressed."""
+    return next(_bodies(transaction, source), None)
+
+
+def body_of(record: bytes) -> bytes | None:
+    """Return the body of a record, decompressed; None if that is not possible."""
+    try:
+        message = message_of(record)
+    except FormatError:
+        return None
+    return base64.b64decode(message["body_base64"]) if message["body_is_readable"] else None
+
+
+def _bodies(transaction: Mapping[str, Any], source: Source) -> Iterator[bytes]:
+    for column in _WITH_BODY:
+        for copy in reversed(transaction[column]):
+            record = source.record(copy["store"], copy["commit_log_offset"])
+            body = None if record is None else body_of(record)
+            if body is not None:
+                yield body

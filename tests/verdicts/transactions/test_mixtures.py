@@ -18,7 +18,7 @@ from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.repairs.salvage.salvage import salvage
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
-from rmqtx_cli.sources.finding_stores import stores_below
+from rmqtx_cli.commands.reading.stores import stores_below
 from tests.brokers import corpus
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
