@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from rmqtx.readers.store.store import TRACE_TOPIC
@@ -114,6 +115,35 @@ def test_check_counts_decisions_that_were_lost(is_traced: bool, rmqtx: Run, tmp_
     found = [one for one in file.read_text().splitlines() if one.startswith("rmqtx_decisions_lost_transactions{")]
     assert [one.rpartition(" ")[2] for one in found] == (["1"] if is_traced else [])
     assert ("rmqtx_decisions_lost_transactions" in file.read_text()) is is_traced
+
+
+@pytest.mark.parametrize("command", [
+    ["check", "--textfile", "PROM"], ["audit"], ["audit", "--into", "TABLE"],
+    ["audit", "--follow", "--until-idle", "--checkpoint", "FILE"], ["pending"],
+])  # fmt: skip
+@pytest.mark.parametrize("is_named", [True, False])
+def test_traces_of_another_topic_are_read_where_it_is_named(
+    command: list[str], is_named: bool, rmqtx: Run, tmp_path: Path
+) -> None:
+    forge = Forge(tmp_path / "store")
+    forge.half("T0")
+    traced(forge, line("COMMIT_MESSAGE", "T0"), topic="AuditTrace")
+    forge.half("T0", checks=1)
+    words = [str(tmp_path / word) if word.isupper() else word for word in command]
+    words += ["--trace-topic", "AuditTrace"] if is_named else []
+    if "check" not in command and "--into" not in command:
+        words += ["--format", "jsonl"]
+    root = str(forge.write(half_cursor=1))
+    result = rmqtx(words[0], root, *words[1:], "--broker-version", "4.9.7")
+    if "check" in command:
+        file = (tmp_path / "PROM").read_text()
+        assert ("rmqtx_decisions_lost_transactions{" in file) is is_named
+        return
+    assert result.status == 0, result.err
+    files = (tmp_path / "TABLE").rglob("*.parquet")
+    in_table = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    (row,) = in_table or [json.loads(one) for one in result.out.splitlines()]
+    assert ("decision-lost-on-the-way" in row["causes"]) is is_named
 
 
 def test_stores_without_traces_are_no_ledger(rmqtx: Run, common: Path) -> None:

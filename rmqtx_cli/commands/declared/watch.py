@@ -11,7 +11,7 @@ import typer
 
 from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import OptionalStoreArguments, RateOption, StoreOptions, VoiceOptions
+from rmqtx_cli.options.options import OptionalStoreArguments, RateOption, TracedStoreOptions, VoiceOptions
 from rmqtx_cli.words.text import stored_text
 
 
@@ -96,7 +96,7 @@ class CheckCommand(Command):
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="DURATION", help="Exit with UNKNOWN after this time")
     ] = "60s"
-    files: StoreOptions
+    files: TracedStoreOptions
     rate: RateOption = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing if the status is 0, for cron")] = False
     live: LiveOptions
@@ -127,7 +127,7 @@ class WatchCommand(Command):
     plain: Annotated[
         bool, typer.Option("--plain", help="Print one line for each change; the default if stdout is not a terminal")
     ] = False
-    files: StoreOptions
+    files: TracedStoreOptions
     rate: RateOption = None
     live: LiveOptions
 
@@ -163,7 +163,7 @@ class ExporterCommand(Command):
         Path | None,
         typer.Option("--web-config", metavar="FILE", help="YAML file with TLS and users, as node_exporter has it"),
     ] = None
-    files: StoreOptions
+    files: TracedStoreOptions
     rate: RateOption = None
     live: LiveOptions
 
