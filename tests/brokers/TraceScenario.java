@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -49,6 +50,7 @@ public class TraceScenario {
         TransactionMQProducer producer = new TransactionMQProducer(null, arguments[1], null, true, null);
         producer.setNamesrvAddr(arguments[0]);
         producer.setSendMsgTimeout(60000);
+        producer.setExecutorService(Executors.newFixedThreadPool(32)); // with one thread, a late answer delays the others
         producer.setHeartbeatBrokerInterval(1000); // before, a client of 5.1 is not asked
         producer.setTransactionListener(new TransactionListener() {
             @Override

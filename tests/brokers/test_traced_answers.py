@@ -66,6 +66,8 @@ def test_late_and_other_decisions_are_explained_by_the_trace(version: str, tmp_p
             client.stdin.close()
             client.wait(PATIENCE_SECONDS)
             reader.join(10)
+            assert client.stdout is not None
+            client.stdout.close()
         tool = Tool(rig.name_server, tmp_path / "state")
         for identity, decisions in swallowed.items():
             ran = tool.act(OTHER[decisions[0]], identity, "--reason", "by hand")

@@ -138,12 +138,12 @@ def play(version: str, count: int, seed: int, out: Path) -> Played:
 
 
 def _client(rig: Rig, names: str) -> subprocess.Popen[str]:
-    log = (rig.out / "client.log").open("ab")
-    return subprocess.Popen(
-        ["java", "-Xmx256m", *rig.options, f"-Duser.home={rig.home}", "-cp", maven.trace_classpath(rig.version),
-         "TraceScenario", names, GROUP, TOPIC],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=rig.out,
-    )  # fmt: skip
+    with (rig.out / "client.log").open("ab") as log:
+        return subprocess.Popen(
+            ["java", "-Xmx256m", *rig.options, f"-Duser.home={rig.home}", "-cp", maven.trace_classpath(rig.version),
+             "TraceScenario", names, GROUP, TOPIC],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=rig.out,
+        )  # fmt: skip
 
 
 def _read(lines: Any, played: Played, ready: threading.Event) -> None:
