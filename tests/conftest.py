@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.file_seconds import order_of, scope_of
 from tests.moment import MOMENT as MOMENT
 from tests.moment import MOMENTS, moment_of
 from tests.moment import READ_AT_MS as READ_AT_MS
@@ -27,24 +29,46 @@ settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Tests of this folder run in one process: the start of a JVM costs more than most of them.
-SPARK_TESTS = "tests/spark/"
 
 # What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: the search for garbage leaves them out, now and in every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In one of several processes: the longest files come first."""
+    if hasattr(config, "workerinput"):
+        places = order_of(item.nodeid for item in items)
+        items.sort(key=lambda item: places[scope_of(item.nodeid)])
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """With `--dist loadfile`: a process for each file, and one for all of Spark's tests, which share its session."""
+    """With `--dist loadfile`: a process for each file, and one for all of Spark's tests, which share its session.
+
+    Files begin in the order of the tests that the processes collect, not those with most tests first.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
+    config.option.loadscopereorder = False
+
     class OneSparkSession(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK_TESTS if nodeid.startswith(SPARK_TESTS) else super()._split_scope(nodeid)
+            return scope_of(nodeid)
 
     return OneSparkSession(config, log)
 

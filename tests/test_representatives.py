@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.brokers import corpus
+from tests.conftest import ROOT
+from tests.file_seconds import SECONDS, SPARK_TESTS, order_of
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, has_several_segments
 from tests.representatives import FEW, REPRESENTATIVES, each_store, family_of, in_two_ways
 
@@ -51,3 +53,11 @@ def test_the_few_are_some_of_them() -> None:
 @pytest.mark.slow
 def test_these_have_several_segments() -> None:
     assert [name for name in corpus.corpus_names() if has_several_segments(name)] == list(WITH_SEVERAL_SEGMENTS)
+
+
+def test_the_longest_files_begin_first() -> None:
+    assert [name for name in SECONDS if not (ROOT / name).exists()] == []
+    few, many = "tests/brokers/test_growing_tables.py", "tests/readers/test_index.py"
+    spark = f"{SPARK_TESTS}test_java.py::test_one"
+    order = order_of([*(f"{many}::test_{number}" for number in range(100)), f"{few}::test_one", spark])
+    assert sorted(order, key=lambda scope: order[scope]) == [SPARK_TESTS, few, many]
