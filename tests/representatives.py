@@ -104,10 +104,10 @@ def family_of(name: str) -> str:
 
 #: One store of each design and form of files, for tests that compare two ways of ours or take long for each store.
 FEW = (
-    "common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.3.0", "killed-5.5.0", "batchcq-5.3.3", "cqext-4.9.7",
-    "delayed-5.5.0", "discards-4.9.7", "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4",
-    "prepared-killed-4.2.0", "rocksdb-both-5.5.0", "rocksdb-combined-5.4.0", "rocksdb-queues-5.5.0",
-    "dledger-killed-5.1.4", "controller-5.1.4", "empty-5.5.0",
+    "common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-5.5.0", "batchcq-5.3.3", "cqext-4.9.7", "delayed-5.5.0",
+    "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4", "prepared-killed-4.2.0",
+    "rocksdb-both-5.5.0", "rocksdb-combined-5.4.0", "rocksdb-queues-5.5.0", "dledger-killed-5.1.4", "controller-5.1.4",
+    "empty-5.5.0",
 )  # fmt: skip
 
 

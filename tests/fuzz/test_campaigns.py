@@ -22,7 +22,7 @@ SINGLE = ("fifteen-5.1.4", "masked-4.3.0", "statetable-slave-3.1.4", "upgraded-4
 SEGMENTS_COUNT, RECORDS_COUNT = 4, 10
 
 
-@pytest.mark.parametrize("name", rest_is_slow(WHOLE))
+@pytest.mark.parametrize("name", rest_is_slow(WHOLE, quick=1))
 def test_no_destroyed_segment_reads_as_healthy(name: str) -> None:
     cases = random.Random(name).sample(list(whole_segments.cases_of(name, 0)), SEGMENTS_COUNT)
     played = [whole_segments.play(case) for case in cases]

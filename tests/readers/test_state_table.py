@@ -203,7 +203,7 @@ def used_bytes(path: Path) -> int:
     return len(path.read_bytes().rstrip(b"\0"))
 
 
-@pytest.mark.parametrize("seed", rest_is_slow(range(6)))
+@pytest.mark.parametrize("seed", rest_is_slow(range(6), quick=1))
 def test_every_flipped_byte_of_a_slot_or_an_entry_is_found(tmp_path: Path, seed: int) -> None:
     root = copy_of(CLEAN, tmp_path)
     chosen = random.Random(seed)

@@ -120,7 +120,7 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
     assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
 
 
-@pytest.mark.parametrize("name", rest_is_slow(corpus_names("state_table")))
+@pytest.mark.parametrize("name", rest_is_slow(corpus_names("state_table"), quick=1))
 @pytest.mark.parametrize("key", [None, KEY])
 def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: bytes | None, tmp_path: Path) -> None:
     """Each transaction alone: what the table says of it decides what its flags and its reason are."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +17,18 @@ from tests.repairs.salvage_matrix import Result, cases, compare, play, verdicts_
 _STORES_PER_DAMAGE = 2
 
 
-def chosen() -> list[tuple[str, str]]:
-    """The cases to play: all of them, or for each damage some stores, other ones for each."""
+def chosen() -> list[Any]:
+    """The cases to play: all of them, or for each damage some stores, other ones for each; the first is not slow."""
     if os.environ.get("RMQTX_SALVAGE"):
         return list(cases())
     stores: dict[str, list[str]] = defaultdict(list)
     for name, kind in cases():
         stores[kind].append(name)
     return [
-        (names[(5 * number + step * len(names) // _STORES_PER_DAMAGE) % len(names)], kind)
+        pytest.param(
+            names[(5 * number + step * len(names) // _STORES_PER_DAMAGE) % len(names)], kind,
+            marks=[pytest.mark.slow] if step else [],
+        )
         for number, (kind, names) in enumerate(stores.items())
         for step in range(_STORES_PER_DAMAGE)
     ]

@@ -119,7 +119,7 @@ def test_as_of_a_past_time(spark: SparkSession) -> None:
     assert len(wanted["rows"]) < len(rows)
 
 
-@pytest.mark.parametrize("seed", rest_is_slow(range(4)))
+@pytest.mark.parametrize("seed", rest_is_slow(range(4), quick=1))
 def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
     """Damage moves finals away from their halves and makes half copies that are put back by hand."""
     name = ("common-5.3.3", "killed-4.9.7", "common-4.3.0", "masked-4.9.7")[seed]

@@ -76,13 +76,13 @@ def require_heeded(root: Path, name: str) -> list[str]:
 
 
 def cases() -> list[Any]:
-    """The stores of the reproductions, clean and killed, each with every damage; `make test` plays every second."""
+    """The stores of the reproductions, clean and killed, each with every damage; `make test` plays every third."""
     names = ("common-4.9.7", "killed-5.5.0", "statetable-3.1.4", "statetable-killed-3.1.4", "prepared-3.2.6",
              "prepared-killed-4.2.0", "rocksdb-5.5.0", "rocksdb-queues-5.5.0", "dledger-5.1.4")
     return [
         pytest.param(
             name, damage,
-            marks=[*([needs_rocksdict] if name in ROCKSDB else []), *([pytest.mark.slow] if (one + other) % 2 else [])],
+            marks=[*([needs_rocksdict] if name in ROCKSDB else []), *([pytest.mark.slow] if (one + other) % 3 else [])],
         )
         for one, name in enumerate(names) for other, damage in enumerate(DAMAGES)
     ]

@@ -30,7 +30,9 @@ def named_by_others(root: Path) -> list[tuple[Path, int, int]]:
 
 
 @pytest.mark.parametrize("field", ["queue_offset", "queue_id"])
-@pytest.mark.parametrize("name", rest_is_slow(["masked-4.3.0", "masked-5.3.3", "masked-4.4.0", "masked-4.9.7"]))
+@pytest.mark.parametrize(
+    "name", rest_is_slow(["masked-4.3.0", "masked-5.3.3", "masked-4.4.0", "masked-4.9.7"], quick=1)
+)
 def test_a_damaged_number_hides_no_lost_transaction(name: str, field: str, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     before = {row["transaction_id"]: row["state"] for row in audit([open_store(root)], settings_of(name)).table()

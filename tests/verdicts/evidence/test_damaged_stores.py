@@ -112,7 +112,7 @@ def clean(tmp_path: Path) -> Path:
 # ---- the commit log
 
 
-@pytest.mark.parametrize("number", rest_is_slow([0, 7, 3]))
+@pytest.mark.parametrize("number", rest_is_slow([0, 7, 3], quick=1))
 @pytest.mark.parametrize("page", [0, 1, 3])
 def test_a_page_of_zeros(copy: Path, number: int, page: int) -> None:
     file = log_files(copy)[number]

@@ -35,7 +35,7 @@ class Ended(SplitReader):
 @pytest.mark.parametrize("damaged_bytes", [0, 500, 9_000])
 @pytest.mark.parametrize("parts", rest_is_slow([2, 1, 6], quick=1))
 @pytest.mark.parametrize(
-    "name", rest_is_slow(["killed-5.3.3", "common-4.3.0", "common-5.3.3", "dledger-5.1.4", "rocksdb-5.5.0"])
+    "name", rest_is_slow(["killed-5.3.3", "common-4.3.0", "common-5.3.3", "dledger-5.1.4", "rocksdb-5.5.0"], quick=1)
 )
 def test_the_next_run_goes_on(name: str, parts: int, damaged_bytes: int, tmp_path: Path) -> None:
     def reader(_total_bytes: int, _progress: Progress | None) -> SplitReader:

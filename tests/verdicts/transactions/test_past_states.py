@@ -108,7 +108,9 @@ def test_a_kill_loses_no_ops_of_long_before(name: str) -> None:
     assert doubted(store, name, end_ms - held_ms)
 
 
-@pytest.mark.parametrize("name", rest_is_slow(["killed-5.1.4", "opslost-5.3.3", "killed-5.3.3", "killed-5.5.0"]))
+@pytest.mark.parametrize(
+    "name", rest_is_slow(["killed-5.1.4", "opslost-5.3.3", "killed-5.3.3", "killed-5.5.0"], quick=1)
+)
 def test_what_was_committed_later_had_not_been_rolled_back(name: str) -> None:
     """These brokers kept ops for 60 s, longer than they ran: what has no decision in the log may have been decided."""
     store = opened(name)

@@ -27,6 +27,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of, unpacked
+from tests.representatives import each_store
 
 TABLE = Path(__file__).with_name("verdict_table.csv.xz")
 HOUR_MS = 3_600_000
@@ -113,7 +114,7 @@ def differences(before: list[list[str]], now: list[list[str]]) -> str:
     return "\n".join([*lines[:SHOWN_ROWS_MAX], *([f"and {more} more rows"] if more > 0 else [])])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_store(NAMES))
 def test_each_transaction_is_reported_as_in_the_committed_table(name: str, request: pytest.FixtureRequest) -> None:
     now, before = table_rows(name), committed().get(name, [])
     if now != before and request.config.getoption("--rewrite"):
