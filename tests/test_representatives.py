@@ -61,3 +61,12 @@ def test_the_longest_files_begin_first() -> None:
     spark = f"{SPARK_TESTS}test_java.py::test_one"
     order = order_of([*(f"{many}::test_{number}" for number in range(100)), f"{few}::test_one", spark])
     assert sorted(order, key=lambda scope: order[scope]) == [SPARK_TESTS, few, many]
+
+
+def test_make_looks_for_tests_with_brokers_where_they_are() -> None:
+    [line] = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("BROKER_TESTS := ")]
+    folders = [ROOT / folder for folder in line.partition(" := ")[2].split()]
+    word = f"mark.{'broker'}"
+    marked = [path for path in (ROOT / "tests").rglob("*.py") if word in path.read_text(encoding="utf-8")]
+    assert len(marked) >= 20
+    assert [str(path) for path in marked if not any(path.is_relative_to(folder) for folder in folders)] == []
