@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen, store_seen, stores_seen
+from rmqtx.spark_tasks.session.packages import is_connected
+from rmqtx.spark_tasks.session.worker_facts import USEFUL, WorkerFacts, facts_here
+from rmqtx.spark_tasks.session.workers import SEND_ADVICE, differences, every_worker
 from rmqtx_cli.doctor.here import credentials_text, store_text
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.sources.engines import spark_session
@@ -16,8 +20,6 @@ from rmqtx_cli.words.text import count, size
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen
-    from rmqtx.spark_tasks.session.worker_facts import WorkerFacts
     from rmqtx_cli.options.engine import EngineOptions
 
 
@@ -36,8 +38,6 @@ def parts_of_executors(options: EngineOptions, stores: Sequence[str]) -> Iterato
 
 
 def _session_text(spark: SparkSession) -> str:
-    from rmqtx.spark_tasks.session.packages import is_connected
-
     if is_connected(spark):
         return f"{spark.version}, Spark Connect"
     context: Any = spark.sparkContext
@@ -45,8 +45,6 @@ def _session_text(spark: SparkSession) -> str:
 
 
 def _executors(spark: SparkSession, stores: Sequence[str]) -> Iterator[Part]:
-    from rmqtx.spark_tasks.session.workers import SEND_ADVICE, differences, every_worker
-
     found, expected = every_worker(spark)
     yield _answers(len(found), expected)
     are_able = True
@@ -88,8 +86,6 @@ def _packages_text(facts: WorkerFacts) -> str:
 
 def _lesser(place: str, facts: WorkerFacts) -> Iterator[Part]:
     """Yield what stops nothing: an old rmqtx, optional packages, the machine."""
-    from rmqtx.spark_tasks.session.worker_facts import USEFUL, facts_here
-
     here = facts_here()
     for name in USEFUL:
         if facts.versions[name] is None and here.versions[name] is not None:
@@ -112,8 +108,6 @@ def _lesser(place: str, facts: WorkerFacts) -> Iterator[Part]:
 
 def _stores(spark: SparkSession, stores: Sequence[str], executors: Sequence[tuple[str, int]]) -> Iterator[Part]:
     """Yield whether each executor reads the stores as this machine does."""
-    from rmqtx.spark_tasks.jobs.stores_seen import store_seen, stores_seen
-
     here = [store_seen(store) for store in stores]
     found = stores_seen(spark, stores)
     for executor in executors:

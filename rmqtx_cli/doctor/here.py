@@ -17,6 +17,10 @@ from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
 from rmqtx.readers.store.broker_settings import settings_of_conf
 from rmqtx.repairs.receipts.journal import state_directory
+from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen, store_seen
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
+from rmqtx.spark_tasks.session.java import find_java
+from rmqtx.spark_tasks.session.worker_facts import credentials_here
 from rmqtx_cli.options.configuration import configuration
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.words.text import count, size
@@ -24,7 +28,6 @@ from rmqtx_cli.words.text import count, size
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen
 
 #: Extras with what does not work without them.
 EXTRAS = {
@@ -79,8 +82,6 @@ def parts_here(
 
 
 def _store(place: str) -> Part:
-    from rmqtx.spark_tasks.jobs.stores_seen import store_seen
-
     seen = store_seen(place)
     if seen.failure is not None:
         return problem(HERE, f"store {place}", seen.failure)
@@ -175,9 +176,6 @@ def _version_of(package: str) -> str | None:
 
 
 def _java(*, is_wanted: bool) -> Part:
-    from rmqtx.spark_tasks.session.errors import SparkUnavailable
-    from rmqtx.spark_tasks.session.java import find_java
-
     try:
         java = find_java()
     except SparkUnavailable as error:
@@ -230,8 +228,6 @@ def _environment() -> Part:
 
 
 def _credentials() -> Part:
-    from rmqtx.spark_tasks.session.worker_facts import credentials_here
-
     return ok(HERE, "credentials of object stores", credentials_text(credentials_here()))
 
 

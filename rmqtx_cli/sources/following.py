@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, FollowStep
 from rmqtx.verdicts.model.state import State
@@ -102,8 +103,6 @@ class Following:
         if listing.format not in STREAMING_FORMATS:
             names = ", ".join(STREAMING_FORMATS)
             raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
-        from rmqtx.spark_tasks.session.signals import interruptible
-
         opened = self._open()
         refuse_inside(self.checkpoint, opened.stores)
         with interruptible(), ExitStack() as stack:

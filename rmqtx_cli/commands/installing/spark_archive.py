@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.spark_tasks.session.environment_archive import try_archive, write_archive
 from rmqtx_cli.commands.declared.installation import SparkArchiveCommand
 from rmqtx_cli.output.streams import written_whole
 from rmqtx_cli.words.progress import shown
@@ -15,8 +16,6 @@ from rmqtx_cli.words.text import count, size
 
 def run(options: SparkArchiveCommand) -> int:
     """Run the command; return its exit status."""
-    from rmqtx.spark_tasks.session.environment_archive import try_archive, write_archive
-
     if not options.output.name.endswith((".tar.gz", ".tgz")):
         raise BadRequest(f"-o {options.output}: Spark unpacks an archive whose name ends in .tar.gz or .tgz")
     with shown("packing", options.voice), RunFolder() as folder:

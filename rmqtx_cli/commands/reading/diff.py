@@ -14,6 +14,8 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.places import identity_of, normalised
 from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.jobs.diff import differences as differences_by_spark
+from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
@@ -28,6 +30,7 @@ from rmqtx_cli.output.views import DIFFERENCES_VIEW
 from rmqtx_cli.pages.differing import Differing
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
+from rmqtx_cli.sources.spark_engine import SparkEngine
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
@@ -207,14 +210,10 @@ class _DiffRun:
         return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
 
     def _by_spark(self) -> Reading:
-        from rmqtx.spark_tasks.jobs.diff import differences
-        from rmqtx.spark_tasks.session.errors import translated
-        from rmqtx_cli.sources.spark_engine import SparkEngine
-
         assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         with translated():
-            reading = differences(
+            reading = differences_by_spark(
                 self.run.engine.spark, before, after, self.opened.settings_of,
                 split_bytes=self.run.engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
             )

@@ -15,6 +15,9 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.traces.trace_scan import TraceLedger
 from rmqtx.repairs.plans.draft_plan import Planner
+from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
+from rmqtx.spark_tasks.jobs.reconcile import reconcile as reconcile_by_spark
+from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED, by_outcome
 from rmqtx_cli.commands.declared.data import LedgerOptions, ReconcileCommand, WantedOptions
@@ -30,6 +33,7 @@ from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import RECONCILED_VIEW
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
+from rmqtx_cli.sources.spark_engine import SparkEngine
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
@@ -202,11 +206,6 @@ class _ReconcileRun:
         return reading
 
     def _by_spark(self) -> Reading:
-        from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
-        from rmqtx.spark_tasks.jobs.reconcile import reconcile
-        from rmqtx.spark_tasks.session.errors import translated
-        from rmqtx_cli.sources.spark_engine import SparkEngine
-
         assert isinstance(self.run.engine, SparkEngine)
         query = self.query
         with translated():
@@ -214,7 +213,7 @@ class _ReconcileRun:
                 self.run.engine.spark, query.location, query.table, query.text_columns, login=query.login()
             )
             asked = query.parsed(arrow_schema(ledger))
-            reading = reconcile(
+            reading = reconcile_by_spark(
                 self.run.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
                 asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,
                 split_bytes=self.run.engine.split_bytes_for(self.opened.stores),
