@@ -93,7 +93,7 @@ def test_a_bug_is_unknown_too(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a | bar\nand a line")
 
-    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", fail)
+    monkeypatch.setattr("rmqtx_cli.sources.files.pending", fail)
     result = rmqtx("check", common, "--state-dir", memory)
     assert result.status == UNKNOWN
     assert LINE.fullmatch(result.out)

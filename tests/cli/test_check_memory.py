@@ -13,7 +13,7 @@ import pytest
 
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.model.errors import UnreadableFile
-from rmqtx.verdicts.audit import local_audit, lookups
+from rmqtx.verdicts.audit import local_audit
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files, zero_bytes
@@ -179,7 +179,7 @@ def test_a_look_up_that_fails_is_unknown_once(
 ) -> None:
     check()
     change_memory(tmp_path, hanging=["GONE"], places={})
-    monkeypatch.setattr(lookups, "lookup", failure)
+    monkeypatch.setattr("rmqtx_cli.sources.files.lookup", failure)
     outcome = check()
     assert outcome["exit_status"] == UNKNOWN
     assert why in reasons(outcome)

@@ -32,7 +32,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append((arguments, options))
         raise BadRequest("Spark would start here")
 
-    monkeypatch.setattr("rmqtx.spark_tasks.session.session.session", session)
+    monkeypatch.setattr("rmqtx_cli.sources.engines.session", session)
     return asked
 
 
@@ -87,7 +87,7 @@ def test_a_large_store_is_for_spark(
     rmqtx: Run, common: Path, no_spark: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "SPARK_BYTES_MIN", 1 << 17)
-    monkeypatch.setattr("rmqtx.spark_tasks.session.java.find_java", lambda: None)
+    monkeypatch.setattr("rmqtx_cli.sources.engines.find_java", lambda: None)
     assert "rmqtx: engine spark: 256.0 KiB of commit logs\n" in rmqtx("audit", common).err
     monkeypatch.setattr(engines, "find_spec", without("pyspark"))
     result = rmqtx("audit", common, "--summary")
@@ -177,7 +177,7 @@ def test_an_engine_of_this_machine_hears_sigterm(
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("rmqtx.verdicts.audit.local_audit.audit", stopped)
+    monkeypatch.setattr("rmqtx_cli.sources.engines.audit", stopped)
     result = rmqtx("audit", common, "--quiet")
     assert (result.status, result.err) == (130, "rmqtx: interrupted\n")
     assert signal.getsignal(signal.SIGTERM) is before

@@ -96,7 +96,7 @@ def test_a_bug_is_70_with_one_line(rmqtx: Run, common: Path, monkeypatch: pytest
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("seven")
 
-    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", fail)
+    monkeypatch.setattr("rmqtx_cli.sources.files.pending", fail)
     result = rmqtx("pending", common, "--quiet")
     assert result.status == 70
     assert result.err.count("\n") == 1
@@ -111,7 +111,7 @@ def test_ctrl_c_is_130(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", interrupt)
+    monkeypatch.setattr("rmqtx_cli.sources.files.pending", interrupt)
     assert rmqtx("pending", common).status == 130
 
 

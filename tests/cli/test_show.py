@@ -55,10 +55,10 @@ def test_committed_is_not_consumed(rmqtx: Run, common: Path) -> None:
 
 
 def test_several_matches_are_listed(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmqtx.verdicts.audit import lookups
     from rmqtx.verdicts.audit.local_audit import audit
 
-    monkeypatch.setattr(lookups, "show", lambda stores, settings_of, *_, **__: audit(stores, settings_of))
+    everything = lambda stores, settings_of, *_, **__: audit(stores, settings_of)  # noqa: E731
+    monkeypatch.setattr("rmqtx_cli.sources.files.show", everything)
     result = rmqtx("show", "KEY", "--store", common)
     assert result.status == 0
     assert len(result.out.splitlines()) > 50
