@@ -41,7 +41,7 @@ from rmqtx.verdicts.export.verdict_folder import verdict_folder
 from rmqtx.verdicts.growing.grow import Grown
 from rmqtx.verdicts.growing.tables import DELTA, grow_table, table_files, table_name
 from rmqtx.verdicts.growing.verdict_rows import VERDICTS
-from rmqtx.verdicts.ledger.join import Condition
+from rmqtx.verdicts.ledger.join import Condition, LedgerTerms
 from rmqtx.verdicts.ledger.matching import Match
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify.verify import DEFAULT, Verify
@@ -219,8 +219,9 @@ def reconcile(
     options = _options(paths, "transactions", at=at)
     with translated():
         return reconcile_job.reconcile(
-            spark, opened(options), Settings(options), ledger, match, done, not_done, at_ms=options.at_ms,
-            missing_is_not_done=missing_is_not_done,
+            spark, opened(options), Settings(options),
+            reconcile_job.FrameLedger(ledger, LedgerTerms(match, done, not_done, missing_is_not_done)),
+            at_ms=options.at_ms,
         ).table()
 
 

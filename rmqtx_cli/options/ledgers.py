@@ -14,7 +14,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
-from rmqtx.verdicts.ledger.join import LedgerFit
+from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms
 from rmqtx.verdicts.ledger.matching import SEPARATOR, Match
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.model.state import State
@@ -114,6 +114,10 @@ class ParsedLedgerQuery:
     done: Filter
     not_done: Filter
     columns: list[str]
+
+    def terms(self, *, missing_is_not_done: bool = False) -> LedgerTerms:
+        """Return what a comparison with the ledger needs."""
+        return LedgerTerms(self.match, self.done.mask, self.not_done.mask, missing_is_not_done)
 
 
 def _shown(key: str | None) -> str:

@@ -51,10 +51,8 @@ def _ledger_words(options: LedgerAnswerOptions, command: str) -> LedgerAnswers:
 
     def compare(batches: Any) -> Iterator[Any]:
         ledger = open_ledger(query.location, query.table, query.text_columns)  # as it is now
-        return reconcile(
-            batches, ledger, parsed.match, parsed.done.mask, parsed.not_done.mask, parsed.columns,
-            missing_is_not_done=options.missing_is_not_done,
-        )
+        terms = parsed.terms(missing_is_not_done=options.missing_is_not_done)
+        return reconcile(batches, ledger, terms, parsed.columns)
 
     return LedgerAnswers(compare, query.name)
 

@@ -21,7 +21,7 @@ from rmqtx.spark_tasks.jobs.audit import Judged, transactions
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
+from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, LedgerFit, LedgerTerms, ledger_words
 from rmqtx.verdicts.ledger.matching import Match
 from rmqtx.verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -36,45 +36,36 @@ _KEYS = "identity string, key string"
 _WORDS = "key string, says tinyint, ledger_row string"
 
 
+@dataclass(frozen=True, slots=True)
+class FrameLedger:
+    """A ledger as a DataFrame that has only the columns that the terms use, and these terms."""
+
+    frame: DataFrame
+    terms: LedgerTerms
+
+
 def reconcile(
     spark: SparkSession,
     stores: list[Store],
     settings_of: SettingsOf,
-    ledger: DataFrame,
-    match: Match,
-    done: Condition,
-    not_done: Condition,
+    ledger: FrameLedger,
     *,
     at_ms: int | None = None,
     split_bytes: int | None = None,
-    missing_is_not_done: bool = False,
     fit: LedgerFit | None = None,
 ) -> Reading:
     """Return the rows of `rmqtx.verdicts.ledger.join.reconcile` for the audit of some stores.
 
-    Shape:  batches of RECONCILED. `ledger` has only the needed columns; `fit` is filled before the first batch.
+    Shape:  batches of RECONCILED. `fit` is filled before the first batch.
     Order:  none.
     """
     reading = VerdictReading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
-    conditions = _Conditions(match, done, not_done, missing_is_not_done)
-    reading.batches = _handed_over(verdicts, ledger, conditions, fit)
+    reading.batches = _handed_over(verdicts, ledger, fit)
     return reading
 
 
-@dataclass(frozen=True, slots=True)
-class _Conditions:
-    """What is compared, and what the ledger's rows show."""
-
-    match: Match
-    done: Condition
-    not_done: Condition
-    missing_is_not_done: bool
-
-
-def _handed_over(
-    verdicts: Judged, ledger: DataFrame, conditions: _Conditions, fit: LedgerFit | None
-) -> Iterator[pa.RecordBatch]:
+def _handed_over(verdicts: Judged, ledger: FrameLedger, fit: LedgerFit | None) -> Iterator[pa.RecordBatch]:
     spark = verdicts.frame.sparkSession
     with handover(spark) as way, ExitStack() as stack:
         stack.callback(verdicts.release)
@@ -85,25 +76,25 @@ def _handed_over(
             return frame.persist()
 
         with shuffles_of(spark, verdicts.tasks_count):
-            frame = way.keeps(_advised(verdicts.frame, ledger, conditions, way, kept, fit))
+            frame = way.keeps(_advised(verdicts.frame, ledger, way, kept, fit))
             stack.callback(frame.unpersist)
             sizes_bytes = way.computed(frame, "reconcile: compare with the ledger")
         yield from way.taken(frame, sizes_bytes)
 
 
 def _advised(
-    verdicts: DataFrame, ledger: DataFrame, conditions: _Conditions, way: Handover,
-    kept: Callable[[DataFrame], DataFrame], fit: LedgerFit | None,
+    verdicts: DataFrame, ledger: FrameLedger, way: Handover, kept: Callable[[DataFrame], DataFrame],
+    fit: LedgerFit | None,
 ) -> DataFrame:
     """Return verdicts (columns of TRANSACTIONS) with the ledger's value, as handed-over rows of RECONCILED."""
     from pyspark.sql import functions as sql
 
-    match = conditions.match
+    terms = ledger.terms
     identified = kept(verdicts.withColumn("identity", sql.concat_ws(
         _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
     )))  # fmt: skip
-    keys = identified.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
-    words = ledger.mapInArrow(_Words(match, conditions.done, conditions.not_done), _WORDS)
+    keys = identified.select("identity", *terms.match.columns).mapInArrow(_Keys(terms.match), _KEYS).distinct()
+    words = ledger.frame.mapInArrow(_Words(terms), _WORDS)
     if fit is not None:  # the ledger is read once
         _fill(fit, keys, kept(words))
     by_key = words.where("key is not null").groupBy("key").agg(
@@ -118,7 +109,7 @@ def _advised(
     has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
     looked_up = has_key.join(found, "identity", "left")
     whole = identified.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
-    return whole.mapInArrow(_Advise(conditions.missing_is_not_done, way), HANDED_COLUMNS)
+    return whole.mapInArrow(_Advise(terms.missing_is_not_done, way), HANDED_COLUMNS)
 
 
 def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
@@ -160,9 +151,7 @@ class _Keys:
 class _Words:
     """Returns the key and value of each ledger row."""
 
-    match: Match
-    done: Condition
-    not_done: Condition
+    terms: LedgerTerms
 
     @property
     def __name__(self) -> str:  # Spark shows it
@@ -172,7 +161,7 @@ class _Words:
         with working():
             for batch in batches:
                 if batch.num_rows:
-                    yield ledger_words(batch, self.match, self.done, self.not_done)
+                    yield ledger_words(batch, self.terms)
 
 
 @dataclass(frozen=True)

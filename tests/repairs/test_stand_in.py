@@ -345,7 +345,7 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
     asked = question.parsed(ledger.schema)
 
     def compare(batches: Any) -> Any:
-        return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)
+        return reconcile(batches, ledger, asked.terms(), asked.columns)
 
     words = LedgerAnswers(compare, question.name)
     pending = [transaction(transaction_id=f"T{number}", keys=f"order-{number}") for number in (1, 2)]

@@ -25,7 +25,7 @@ from rmqtx.verdicts.audit.provenance import store_provenance
 from rmqtx.verdicts.export.export import ExportJob
 from rmqtx.verdicts.export.export_manifest import opened_directory
 from rmqtx.verdicts.export.partition_files import ParquetForm
-from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
+from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms, reconcile
 from rmqtx.verdicts.ledger.matching import Match, Term
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
 from rmqtx.verdicts.transactions.diff import differences
@@ -53,7 +53,7 @@ def local_rows(location: str) -> list[Row]:
     ledger = open_ledger(location, None, ("order_id",))
     conditions = [parse_filter(text, ledger.schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
     verdicts = audit([opened(ledgers.NAME)], settings_of(ledgers.NAME))
-    rows = reconcile(verdicts, ledger, MATCH, conditions[0], conditions[1], ["order_id", "status"])
+    rows = reconcile(verdicts, ledger, LedgerTerms(MATCH, *conditions), ["order_id", "status"])
     return in_order(pa.Table.from_batches(list(rows), RECONCILED).to_pylist())
 
 
@@ -63,8 +63,8 @@ def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> 
     conditions = [parse_filter(text, schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
     fit = LedgerFit()
     reading = spark_reconcile.reconcile(
-        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME), ledger, MATCH, conditions[0], conditions[1],
-        split_bytes=SPLIT, fit=fit,
+        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME),
+        spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, *conditions)), split_bytes=SPLIT, fit=fit,
     )  # fmt: skip
     assert reading.schema.equals(RECONCILED)
     rows = in_order(reading.table().to_pylist())
@@ -141,7 +141,8 @@ def test_a_word_in_every_transaction_is_one_key(spark: SparkSession, tmp_path: P
     ledger = read_ledger(spark, str(file), None, ("order_id",))
     done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
     reading = spark_reconcile.reconcile(
-        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME), ledger, match, done, done, split_bytes=SPLIT
+        spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME),
+        spark_reconcile.FrameLedger(ledger, LedgerTerms(match, done, done)), split_bytes=SPLIT,
     )
     rows = reading.table().to_pylist()
     sharing = sum((row["keys"] or "").startswith("K-") for row in rows)
@@ -201,7 +202,9 @@ def test_damage_is_told_as_locally(spark: SparkSession, tmp_path: Path) -> None:
     assert local.findings
     ledger = read_ledger(spark, ledgers.written("csv", tmp_path), None, ("order_id",))
     done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
-    reading = spark_reconcile.reconcile(spark, [store], settings, ledger, MATCH, done, done, split_bytes=SPLIT)
+    reading = spark_reconcile.reconcile(
+        spark, [store], settings, spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, done, done)), split_bytes=SPLIT
+    )
     list(reading)
     answers, wanted = (sorted(finding.line() for finding in one.findings) for one in (reading, local))
     assert answers == wanted

@@ -36,6 +36,20 @@ LEDGER_WORDS = pa.schema(
 UNMATCHED_SHOWN_MAX = 3
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerTerms:
+    """How a transaction matches rows of a ledger, and what these rows show.
+
+    `done`, `not_done`: whether a row shows that its transaction was done, or was not. `missing_is_not_done`: whether a
+    transaction without a row was not done.
+    """
+
+    match: Match
+    done: Condition
+    not_done: Condition
+    missing_is_not_done: bool = False
+
+
 @dataclass(slots=True)
 class LedgerFit:
     """How transactions and a ledger match; complete before the first row of a comparison is returned.
@@ -72,36 +86,32 @@ _ROWS_AT_ONCE = 1 << 20
 def reconcile(
     verdicts: Iterable[pa.RecordBatch],
     ledger: Ledger,
-    match: Match,
-    done: Condition,
-    not_done: Condition,
+    terms: LedgerTerms,
     columns: list[str],
     *,
-    missing_is_not_done: bool = False,
     temporary_directory: str | None = None,
     fit: LedgerFit | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of RECONCILED for some verdicts.
 
-    Shape:  `columns`: the ledger columns that the conditions and the match use; `fit` is filled.
+    Shape:  `columns`: the ledger columns that the terms use; `fit` is filled.
     Order:  that of the verdicts.
     Raises: what reading the ledger raises.
     """
     with RunFolder(directory=temporary_directory) as name:
         file = Path(name) / "verdicts.arrow"
-        keys, count = _set_aside(verdicts, match, file)
+        keys, count = _set_aside(verdicts, terms.match, file)
         known, fit = pc.unique(keys["key"]), LedgerFit() if fit is None else fit
         fit.keys_count, fit.key = len(known), known[0].as_py() if len(known) else None
-        words = _matching_words(ledger, match, done, not_done, columns, known, fit)
+        words = _matching_words(ledger, terms, columns, known, fit)
         looked_up = look_up(keys, words, count)
         first = 0
         with pa.OSFile(str(file)) as opened:
             reader = pa.ipc.open_file(opened)
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
-                yield reconciled(
-                    batch, looked_up.slice(first, batch.num_rows), missing_is_not_done=missing_is_not_done
-                )
+                looked_up_here = looked_up.slice(first, batch.num_rows)
+                yield reconciled(batch, looked_up_here, missing_is_not_done=terms.missing_is_not_done)
                 first += batch.num_rows
 
 
@@ -118,11 +128,11 @@ def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> 
     return pa.table({"row": np.concatenate(rows), "key": pa.chunked_array(keys)}), count
 
 
-def ledger_words(rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition) -> pa.RecordBatch:
+def ledger_words(rows: pa.RecordBatch, terms: LedgerTerms) -> pa.RecordBatch:
     """Return the values of ledger rows as rows of LEDGER_WORDS."""
-    says = _numbers(done(rows)) * SAYS_DONE + _numbers(not_done(rows)) * SAYS_NOT_DONE
+    says = _numbers(terms.done(rows)) * SAYS_DONE + _numbers(terms.not_done(rows)) * SAYS_NOT_DONE
     assert SAYS_DONE + SAYS_NOT_DONE == SAYS_BOTH
-    arrays = [match.ledger_keys(rows), pa.array(says.astype(np.int8)), _row_texts(rows)]
+    arrays = [terms.match.ledger_keys(rows), pa.array(says.astype(np.int8)), _row_texts(rows)]
     return pa.RecordBatch.from_arrays(arrays, schema=LEDGER_WORDS)
 
 
@@ -134,14 +144,13 @@ def _row_texts(rows: pa.RecordBatch) -> pa.Array:
 
 
 def _matching_words(
-    ledger: Ledger, match: Match, done: Condition, not_done: Condition, columns: list[str], keys: pa.Array,
-    fit: LedgerFit,
+    ledger: Ledger, terms: LedgerTerms, columns: list[str], keys: pa.Array, fit: LedgerFit
 ) -> pa.Table:
     kept: list[pa.RecordBatch] = []
     waiting: list[pa.RecordBatch] = []
     waiting_rows = 0
     for batch in ledger.batches(columns):
-        waiting.append(ledger_words(batch, match, done, not_done))
+        waiting.append(ledger_words(batch, terms))
         waiting_rows += batch.num_rows
         if waiting_rows >= _ROWS_AT_ONCE:
             kept.extend(_among(waiting, keys, fit))

@@ -16,6 +16,7 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.traces.trace_scan import TraceLedger
 from rmqtx.repairs.plans.draft_plan import Planner
 from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
+from rmqtx.spark_tasks.jobs.reconcile import FrameLedger
 from rmqtx.spark_tasks.jobs.reconcile import reconcile as reconcile_by_spark
 from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
@@ -198,8 +199,7 @@ class _ReconcileRun:
             self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.run.progress
         )
         reading.batches = reconcile(
-            reading.batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns,
-            missing_is_not_done=self.missing_is_not_done,
+            reading.batches, ledger, asked.terms(missing_is_not_done=self.missing_is_not_done), asked.columns,
             temporary_directory=self.run.engine.options.temporary_directory, fit=self.fit,
         )
         reading.schema = RECONCILED
@@ -214,10 +214,11 @@ class _ReconcileRun:
             )
             asked = query.parsed(arrow_schema(ledger))
             reading = reconcile_by_spark(
-                self.run.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
-                asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,
-                split_bytes=self.run.engine.split_bytes_for(self.opened.stores),
-                missing_is_not_done=self.missing_is_not_done, fit=self.fit,
+                self.run.engine.spark, self.opened.stores, self.opened.settings_of,
+                FrameLedger(
+                    ledger.select(*asked.columns), asked.terms(missing_is_not_done=self.missing_is_not_done)
+                ),
+                at_ms=self.at_ms, split_bytes=self.run.engine.split_bytes_for(self.opened.stores), fit=self.fit,
             )
         reading.batches = self.run.engine.watched(reading.batches)
         return reading

@@ -12,7 +12,7 @@ import pytest
 from rmqtx.readers.ledger.ledger import open_ledger
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.ledger.join import reconcile
+from rmqtx.verdicts.ledger.join import LedgerTerms, reconcile
 from rmqtx.verdicts.ledger.matching import Match, Term
 from rmqtx.verdicts.ledger.reconcile import (
     LOOKED_UP,
@@ -44,7 +44,7 @@ BY_KEY = Match((Term("keys", "order_id"),))
 def compared(location: str, match: Match = BY_KEY, done: str = ledgers.DONE, **more: Any) -> list[Row]:
     ledger = open_ledger(location, None, tuple(match.ledger_columns))
     conditions = [parse_filter(text, ledger.schema).mask for text in (done, ledgers.NOT_DONE)]
-    rows = reconcile(verdicts(), ledger, match, conditions[0], conditions[1], ledger.schema.names, **more)
+    rows = reconcile(verdicts(), ledger, LedgerTerms(match, *conditions, **more), ledger.schema.names)
     found: list[Row] = pa.Table.from_batches(list(rows), RECONCILED).to_pylist()
     return found
 
