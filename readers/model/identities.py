@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -106,6 +107,18 @@ def keys_of(keys: str | None) -> list[str]:
 def is_named(name: str, transaction_id: str | None, keys: str | None) -> bool:
     """Whether a text is the id of a transaction or one of its keys."""
     return transaction_id in ids_of(name) or name in keys_of(keys)
+
+
+class NameForms(IntEnum):
+    """The forms of a name that a look-up takes; each has those before.
+
+    `EXACT`: ids, message ids of records, keys. `SHORT`: also the begin or end of an id, if nothing has the name.
+    `PLACES`: also the place of a record, and all keys of a table's cell; acts do not take them.
+    """
+
+    EXACT = 0
+    SHORT = 1
+    PLACES = 2
 
 
 def are_short_for(part: str, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

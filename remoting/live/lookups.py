@@ -18,6 +18,7 @@ from rmqtx.readers.model.identities import (
     NAMES_ADVICE,
     SHORT_ID_LENGTH_MIN,
     NamedPlace,
+    NameForms,
     are_short_for,
     keys_of_cell,
     named_place,
@@ -94,13 +95,12 @@ def pending(
 
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None, short: bool = False, places: bool = False, with_causes: bool = True,
-    only_ids: bool = False,
+    facts: Sequence[LiveStore] | None = None, forms: NameForms = NameForms.EXACT,
+    with_causes: bool = True, only_ids: bool = False,
 ) -> VerdictReading:
     """Return the transactions named by an id, the message id of any of their records, or a business key.
 
-    `short`: if there are none, those in the half queues whose id begins or ends with the text; a note reports this.
-    `places`: also those of a place (`named_place`), and for all keys of a table's cell; acts do not take them.
+    `forms`: what may name them; short are ids in the half queues, and a note reports this.
     Shape:  rows of LIVE_TRANSACTIONS, without `causes` if these are not needed. `only_ids`: only the column
             `transaction_id`: their checks, producers and causes are not read. Order: first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
@@ -116,7 +116,7 @@ def show(
             return {name: topic for name, topic in each[0].items() if all(name in one for one in each)}
         named = _named(sources, [identity])
         others.extend(source.other_id_words(identity) for source in sources)
-        if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
+        if not named and forms >= NameForms.SHORT and len(identity) >= SHORT_ID_LENGTH_MIN:
             every = _union(source.window(is_whole=True) for source in sources)
             are_short = are_short_for(identity, pa.array(every, pa.string())).to_pylist()
             named = {one: every[one] for one, is_short in zip(every, are_short, strict=True) if is_short}
@@ -126,8 +126,8 @@ def show(
     shortened: list[str] = []
     others: list[str] = []
     starts: dict[str, int] = {}
-    place = named_place(identity) if places else None
-    cell = keys_of_cell(identity) if places else ()
+    place = named_place(identity) if forms >= NameForms.PLACES else None
+    cell = keys_of_cell(identity) if forms >= NameForms.PLACES else ()
     facts = [live_store(broker) for broker in brokers] if facts is None else facts
     columns = {"transaction_id"} if only_ids else _columns(with_causes=with_causes)
     reading = _reading(brokers, members, pace, by_name, facts=facts, with_check=not only_ids, columns=columns)

@@ -33,7 +33,7 @@ from rmqtx.repairs.bundles.config_files import (
     planned_queues,
     small_files,
 )
-from rmqtx.repairs.bundles.files import PlannedFile, planned_segment
+from rmqtx.repairs.bundles.files import KeptLog, PlannedFile, planned_segment
 from rmqtx.repairs.bundles.findings import add_findings, found_in
 from rmqtx.repairs.bundles.redaction import Redactor
 from rmqtx.repairs.bundles.selection import Selection, complete, selected
@@ -198,19 +198,16 @@ class _Draft:
 
     def _segments(self) -> Iterator[PlannedFile]:
         store, kept = self.source.store, self.selection.kept_ranges()
-        last = last_with_data(store.commit_log)
         times = {offset: one.store_time_ms for offset, one in self.selection.records.items()}
         change, change_bytes = (
             (_same, _same) if self.redactor is None else (self.redactor.record, self.redactor.loose_bytes)
         )
         latest = last_time_ms(checkpoint_times(store, self._facts_of_store.reference_time_ms))
+        log = KeptLog(change, change_bytes, times, last_with_data(store.commit_log), latest)
         for segment in store.commit_log:
             mine = [one for one in kept if segment.base_offset <= one.offset < segment.end_offset]
-            yield planned_segment(
-                segment, f"{STORE_DIRECTORY}/{_directory_of(segment)}/{segment.base_offset:020d}", mine,
-                has_data=segment.base_offset <= last, is_last=segment.base_offset >= last,
-                change=change, change_bytes=change_bytes, times=times, last_time_ms=latest,
-            )
+            path = f"{STORE_DIRECTORY}/{_directory_of(segment)}/{segment.base_offset:020d}"
+            yield planned_segment(segment, path, mine, log)
 
     # -- comparing -----------------------------------------------------------------------------------------------------
 

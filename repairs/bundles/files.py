@@ -94,17 +94,26 @@ class KeptRange:
 # --- the commit log ---------------------------------------------------------------------------------------------------
 
 
-def planned_segment(
-    segment: Segment, path: str, kept: list[KeptRange], *, has_data: bool, is_last: bool, change: Change,
-    change_bytes: ChangeBytes, times: Mapping[int, int], last_time_ms: int,
-) -> PlannedFile:
-    """Plan a segment with its kept ranges.
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """What the segments of a bundle have of the log. Units: milliseconds.
 
-    `kept`: its ranges, ascending. `has_data`: whether the original has data; `is_last`: no later segment has.
-    `times`: commit-log offset of each kept record → its store time. `last_time_ms`: store time at the end of the log; a
-    last left-out record gets it, because the checkpoint would be ahead of the log otherwise.
-    Units: milliseconds.
+    `change`, `change_bytes`: what becomes of a kept record, and of kept bytes. `times`: commit-log offset of each kept
+    record → its store time. `last_offset`: the begin of the last segment with data. `last_time_ms`: store time at the
+    end of the log; a last left-out record gets it, because the checkpoint would be ahead of the log otherwise.
     """
+
+    change: Change
+    change_bytes: ChangeBytes
+    times: Mapping[int, int]
+    last_offset: int
+    last_time_ms: int
+
+
+def planned_segment(segment: Segment, path: str, kept: list[KeptRange], log: KeptLog) -> PlannedFile:
+    """Plan a segment with its kept ranges, ascending."""
+    times = log.times
+    has_data, is_last = segment.base_offset <= log.last_offset, segment.base_offset >= log.last_offset
     extents: list[Extent] = []
     position, time_ms = 0, next((times[one.offset] for one in kept if one.offset in times), 0)
     for one in kept:
@@ -114,14 +123,14 @@ def planned_segment(
         time_ms = times.get(one.offset, time_ms)
         position = begin + one.length_bytes
         if one.kind != "hole":
-            chosen = change if one.kind == "record" else functools.partial(change_bytes, offset=one.offset)
+            chosen = log.change if one.kind == "record" else functools.partial(log.change_bytes, offset=one.offset)
             extents.append(_kept(segment, begin, one.length_bytes, chosen, frame))
     left = segment.size_bytes - position
     if has_data and not is_last and left >= BLANK.size_bytes:
         extents.append(Extent.of(position, blank_entry(left) if segment.frame_bytes else blank_head(left)))
     end = position + segment.frame_bytes + RECORD_BYTES_MIN + len(LEFT_OUT_TOPIC)
-    if has_data and is_last and end <= written_bytes(segment) and last_time_ms > time_ms:
-        extents.extend(_left_out(segment, position, end, last_time_ms))
+    if has_data and is_last and end <= written_bytes(segment) and log.last_time_ms > time_ms:
+        extents.extend(_left_out(segment, position, end, log.last_time_ms))
     return PlannedFile(path, segment.size_bytes, tuple(extents))
 
 

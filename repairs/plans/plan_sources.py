@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.outputs import refuse_inside
 from rmqtx.readers.store.store import Store
@@ -203,6 +204,7 @@ def named_at_brokers(brokers: Sequence[Broker], ids: Sequence[str], completed: C
     where = f"at {', '.join(broker.root for broker in brokers)}"
 
     def shown(name: str, short: bool) -> VerdictReading:
-        return live_lookups.show(brokers, name, short=short, only_ids=True)
+        forms = NameForms.SHORT if short else NameForms.EXACT
+        return live_lookups.show(brokers, name, forms=forms, only_ids=True)
 
     return identities(ids, shown, where, completed=completed)

@@ -13,6 +13,7 @@ from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_pl
 from rmqtx.api.results import Rows, chained
 from rmqtx.api.rows import Half, Op, Transaction
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import HALVES, LIVE_TRANSACTIONS, OPS
 from rmqtx.remoting.connections.batched_reads import Pace
@@ -51,8 +52,8 @@ class Brokers:
     def show(self, identity: str) -> Rows[Transaction]:
         """One transaction by id, short id, message id or key, as `rmqtx show -n`."""
         return Rows(Transaction, LIVE_TRANSACTIONS, lambda: show(
-            self._brokers, identity, members=self._members, pace=self._pace, facts=self._facts(), short=True,
-            places=True,
+            self._brokers, identity, members=self._members, pace=self._pace, facts=self._facts(),
+            forms=NameForms.PLACES,
         ))
 
     def lookup(self, ids: Iterable[str]) -> Rows[Transaction]:

@@ -20,6 +20,7 @@ from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.reading import Note, NoteKind, Reading
 from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
 from rmqtx.readers.model.units import parse_time_ms
@@ -103,7 +104,7 @@ class Stores:
         at_ms = _time_ms(at)
 
         def begin() -> Reading:
-            return show(*self._open(), identity, at_ms=at_ms, scan=scan, short=True, places=True)
+            return show(*self._open(), identity, at_ms=at_ms, scan=scan, forms=NameForms.PLACES)
 
         return Rows(Transaction, TRANSACTIONS, begin)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PROXY
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
@@ -134,7 +135,7 @@ class BrokerSource:
         """See `Source`."""
         live = self.brokers
         return show(
-            live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True, places=True,
+            live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, forms=NameForms.PLACES,
             with_causes=with_causes,
         )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.verdicts.audit.lookups import lookup, pending, show
@@ -138,7 +139,7 @@ class FileSource:
         table = read_database(self.database, self.stores)
         with shown("searching", self.voice) as progress:
             reading = show(
-                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, short=True, places=True,
+                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, forms=NameForms.PLACES,
                 progress=progress, with_causes=with_causes,
             )
         reading.batches = with_entries(reading.batches, table)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store, open_store
@@ -112,6 +113,7 @@ def _opened(offline: OfflineOptions, voice: Voice) -> tuple[Opened, dict[str, st
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
     def shown(name: str, short: bool) -> Reading:
-        return show(opened.stores, opened.settings_of, name, short=short, with_causes=False)
+        forms = NameForms.SHORT if short else NameForms.EXACT
+        return show(opened.stores, opened.settings_of, name, forms=forms, with_causes=False)
 
     return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}", completed=carried)

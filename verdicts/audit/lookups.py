@@ -17,6 +17,7 @@ from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import (
     SHORT_ID_LENGTH_MIN,
+    NameForms,
     are_short_for,
     is_named,
     keys_of,
@@ -134,25 +135,23 @@ def show(
     *,
     at_ms: int | None = None,
     scan: bool = False,
-    short: bool = False,
-    places: bool = False,
+    forms: NameForms = NameForms.EXACT,
     progress: Progress | None = None,
     with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions for an id, the message id of any of their records, or a business key.
 
-    `short`: if nothing has this name, those with an id that begins or ends with it, with a note. `places`: also for a
-    place of one of their records (`named_place`), and for all keys of a table's cell; acts do not take them.
+    `forms`: what may name them; a short id adds a note.
     Shape:  rows of TRANSACTIONS; without `causes` if these are not needed.
     Order:  first half copy.
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if parts could not be read.
     """
     is_scan = scan or at_ms is not None
-    place = named_place(identity) if places else None
+    place = named_place(identity) if forms >= NameForms.PLACES else None
     facts = begin(stores, settings_of) if not is_scan or place is not None else {}
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
-    cell = keys_of_cell(identity) if places else ()
+    cell = keys_of_cell(identity) if forms >= NameForms.PLACES else ()
 
     def by_name(files: list[DerivedFiles]) -> _Named:
         words = list(cell) or [identity, *(() if search is None else search.message_ids())]
@@ -175,7 +174,7 @@ def show(
         table = _completed(table, reading, facts)
     else:
         def chosen(rows: pa.Table) -> pa.Table:
-            if short and len(identity) >= SHORT_ID_LENGTH_MIN:
+            if forms >= NameForms.SHORT and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(rows.filter(are_short_for(identity, rows["transaction_id"])))
                 similar.update(dict.fromkeys(_keys_that_begin(rows, identity)))
             if cell:

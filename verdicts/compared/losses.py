@@ -30,7 +30,7 @@ from rmqtx.verdicts.startup.findings import dispatched_findings, not_predictable
 from rmqtx.verdicts.startup.log_walk import LogWalk
 from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts, recovered
-from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
+from rmqtx.verdicts.startup.recovery import OtherQueues, loaded_log, recover_queues, start_file
 from rmqtx.verdicts.startup.rules import rules_of
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
@@ -139,7 +139,7 @@ def started_check_findings(
         fates = [recovered(one, rules, None) for one in facts]
         first = start_file(store, segments, conf, max([reach, *(fate.maximum for fate in fates)]), rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
-        recover_queues(store, segments, walk, fates, rules, reach=min(reach, log_end))
+        recover_queues(store, segments, walk, fates, rules, OtherQueues(min(reach, log_end)))
     except SourceError:
         return
     yield from (one for one in dispatched_findings(store, fates) if one.is_error)

@@ -203,7 +203,7 @@ class QueueClaims:
         parts = {}
         for name, number in self._names.items():
             mine = order[cuts[number] : cuts[number + 1]]
-            parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
+            parts[name] = _compared(self.store, name, ClaimedRows(numbers[mine], *(column[mine] for column in columns)))
         self._rows = []
         return QueueParts.of(parts)
 
@@ -218,10 +218,9 @@ def _batch_sizes(rows: Block) -> Int64s:
 # --- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _compared(
-    store: Store, name: QueueName, numbers: Int64s, offsets: Int64s, lengths: Int64s, tags: Int64s, times: Int64s,
-    is_delayed: Bools, sizes: Int64s, have_no_tags: Bools,
-) -> QueuePart:
+def _compared(store: Store, name: QueueName, rows_of_queue: ClaimedRows) -> QueuePart:
+    numbers, offsets, lengths = rows_of_queue.queue_offsets, rows_of_queue.offsets, rows_of_queue.lengths
+    tags, times = rows_of_queue.tags_codes, rows_of_queue.store_times
     files = slot_files(store, name)
     count = len(numbers)
     slot_offsets, slot_lengths = np.full(count, -1, np.int64), np.zeros(count, np.int64)
@@ -235,7 +234,7 @@ def _compared(
             slot_offsets[rows] = slots["commit_log_offset"]
             slot_lengths[rows] = slots["record_length_bytes"]
             slot_tags[rows] = slots["tags_code"]
-            good[rows] = _is_of_record(name, slots, numbers[rows], times[rows], sizes[rows])
+            good[rows] = _is_of_record(name, slots, numbers[rows], times[rows], rows_of_queue.sizes[rows])
     except SourceError:
         pass  # unreadable slots are reported when the whole store is examined
     finally:
@@ -244,7 +243,7 @@ def _compared(
     if name[0] == SIMPLE and (slot_tags <= EXTENSION_ADDRESS_MAX).any():
         slot_tags = _resolved(store, name, slot_tags, places)
     good &= (slot_offsets == offsets) & (slot_lengths == lengths)
-    good &= (slot_tags == tags) | due_slots(slot_tags, times, is_delayed) | have_no_tags
+    good &= (slot_tags == tags) | due_slots(slot_tags, times, rows_of_queue.is_delayed) | rows_of_queue.have_no_tags
     bad = ~good
     return QueuePart(
         runs_of(places[good]), places[bad], offsets[bad], lengths[bad], tags[bad], slot_offsets[bad],

@@ -116,21 +116,35 @@ def dledger_queues(
     return fates if recover_queues(store, segments, walk, fates, rules) is None else []
 
 
+@dataclass(frozen=True, slots=True)
+class OtherQueues:
+    """How far into the log queues refer that are not recovered. Units: commit-log offsets, -1 for none.
+
+    `reach`: the furthest place to which queues other than the recovered ones refer. `stored_reach`: the furthest to
+    which any stored queue refers.
+    """
+
+    reach: int = -1
+    stored_reach: int = -1
+
+
+NO_OTHER_QUEUES = OtherQueues()
+
+
 def recover_queues(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules, *,
-    with_dispatch: bool = True, only_doubted: bool = True, reach: int = -1, stored_reach: int = -1,
+    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
+    others: OtherQueues = NO_OTHER_QUEUES, *, with_dispatch: bool = True, only_doubted: bool = True,
 ) -> int | None:
     """Cut the queues at the end of the log, and dispatch what they lack: changes `fates`.
 
-    `only_doubted`: the log ends behind all slots that agree with records. `reach`: the furthest place in the log that
-    queues other than `fates` refer to. `stored_reach`: the furthest that any stored queue refers to.
+    `only_doubted`: the log ends behind all slots that agree with records. `others`: the queues that are not in `fates`.
     Shape: a commit-log offset in no file at which the dispatch hangs; None if it does not.
     Raises: SourceError if a file that the start depends on cannot be read.
     """
-    maximum = max(reach, _maximum(fates))
+    maximum = max(others.reach, _maximum(fates))
     if rules.reads_queues_again and with_dispatch:
         _dispatch_all(store, segments, walk, fates, rules, maximum, maximum)
-        if max(reach, _maximum(fates)) >= walk.end_offset:
+        if max(others.reach, _maximum(fates)) >= walk.end_offset:
             for fate in fates:
                 cut_added(fate, walk.end_offset, rules)
                 read_again(fate, walk.end_offset, rules, only_doubted=only_doubted)
@@ -143,14 +157,14 @@ def recover_queues(
                 store, segments, walk, fate, rules, maximum
             )
             cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted, gets_slots=gets_slots)
-    after = max(reach, _maximum(fates))
+    after = max(others.reach, _maximum(fates))
     if rules.dispatches == "behind_queues":
         waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
         if waits_at is not None:
             return waits_at
     if with_dispatch:
         _dispatch_all(store, segments, walk, fates, rules, maximum, after)
-        is_cut |= stored_reach >= walk.end_offset
+        is_cut |= others.stored_reach >= walk.end_offset
         for fate in fates:
             is_made = store.aborted and fate.end == fate.cut_end == fate.facts.used_end
             is_made = is_made and is_overtaken(fate.facts.files, fate.end)

@@ -36,7 +36,7 @@ from rmqtx.verdicts.startup.queues import (
     own_offsets,
     recovered,
 )
-from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
+from rmqtx.verdicts.startup.recovery import OtherQueues, loaded_log, recover_queues, start_file
 from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
 
 _NONE = np.empty(0, np.int64)
@@ -160,8 +160,8 @@ def started_queues(
         first = start_file(store, segments, conf, maximum, rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
         recover_queues(
-            store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end),
-            stored_reach=queue_reach(store).as_counted(rules),
+            store, segments, walk, fates, rules,
+            OtherQueues(min(reach, log_end), queue_reach(store).as_counted(rules)), only_doubted=not is_torn,
         )
         reached = [fate.maximum for fate in fates]
         return {
