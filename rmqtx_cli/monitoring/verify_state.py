@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rmqtx.readers.model.reading import Reading
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.verify.verify import Verify
-    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.sources.engine_port import StoreEngine
 
 _FORM = 1
 

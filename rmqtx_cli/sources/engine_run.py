@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.sources.engines import StoreEngine, chosen_engine
+from rmqtx_cli.sources.engine_port import StoreEngine
+from rmqtx_cli.sources.engines import chosen_engine
 from rmqtx_cli.sources.provenance import MetaCarrier, take_provenance
 from rmqtx_cli.words.progress import shown
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rmqtx.readers.jobs.job_runner import ScanJob, run_job
 from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
@@ -24,6 +24,7 @@ from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.follow.split_reader import local_reader
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.sources.engine_port import StoreComparison, StoreEngine
 from rmqtx_cli.sources.transaction_tables import jdbc_needs_spark
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
@@ -45,67 +46,6 @@ _Result = TypeVar("_Result")
 
 #: Commit-log bytes from which `auto` uses Spark; smaller logs are read faster than a cluster starts.
 SPARK_BYTES_MIN = 64 << 30
-
-
-class StoreEngine(Protocol):
-    """Reads whole stores; `Reading.batches` must be read inside the engine's `with` block."""
-
-    @property
-    def name(self) -> str:
-        """`local` or `spark`."""
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options of the engine."""
-
-    def split_bytes_for(self, stores: Sequence[Store]) -> int:
-        """Bytes that one task reads: the option, else a value that depends on the size of the stores."""
-
-    def audit(
-        self,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-        columns: Collection[str] | None = None,
-    ) -> VerdictReading:
-        """The verdict on every transaction of the stores; see `rmqtx.verdicts.audit.local_audit.audit`.
-
-        `columns`: those that the caller reads, None for all; the rows may have others.
-        """
-
-    def audit_into(
-        self,
-        folder: VerdictFolder,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-    ) -> tuple[VerdictReading, list[Written]]:
-        """Write the verdicts on every transaction into a folder; the reading has no rows."""
-
-    def run_job(
-        self,
-        job: ScanJob,
-        stores: list[Store],
-        *,
-        from_offset: int | None = None,
-        to_offset: int | None = None,
-        progress: Progress | None = None,
-    ) -> Reading:
-        """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
-
-    def transaction_table(self, address: TableAddress, root: str) -> TransactionTable:
-        """The database table of a store's transactions, at an address that only Spark can read."""
-
-    @property
-    def make_reader(self) -> MakeReader:
-        """What makes a reader of the new part of growing logs."""
-
-    def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
-        """The function's result for each task. `total_bytes`: bytes that all tasks read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +102,10 @@ class LocalEngine:
             stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
         )
         return run_job(job, plan, processes=self.options.processes, progress=progress)
+
+    def compared(self, comparison: StoreComparison) -> Reading:
+        """See `StoreEngine`."""
+        return comparison.here(self)
 
     def transaction_table(self, address: TableAddress, root: str) -> TransactionTable:  # noqa: ARG002
         """See `StoreEngine`. Raises: BadRequest."""

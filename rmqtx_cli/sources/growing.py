@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
 from rmqtx.verdicts.growing.tables import TableName, grow_table
 from rmqtx_cli.options.engine import EngineName, EngineOptions
-from rmqtx_cli.sources.engines import StoreEngine, asked_for_spark, chosen_engine
+from rmqtx_cli.sources.engine_port import StoreEngine
+from rmqtx_cli.sources.engines import asked_for_spark, chosen_engine
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.progress import shown

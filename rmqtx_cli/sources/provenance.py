@@ -17,7 +17,7 @@ from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
-    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.sources.engine_port import StoreEngine
     from rmqtx_cli.words.say import Voice
 
 

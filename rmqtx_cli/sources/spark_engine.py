@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
     from rmqtx.verdicts.follow.follower import MakeReader
     from rmqtx.verdicts.model.reading import VerdictReading
+    from rmqtx_cli.sources.engine_port import StoreComparison
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -108,6 +109,13 @@ class SparkEngine:
                 self.spark, job, stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset,
                 to_offset=to_offset, progress=progress,
             )
+        reading.batches = self.watched(reading.batches)
+        return reading
+
+    def compared(self, comparison: StoreComparison) -> Reading:
+        """See `StoreEngine`."""
+        with translated():
+            reading = comparison.by_spark(self, self.spark)
         reading.batches = self.watched(reading.batches)
         return reading
 

@@ -22,7 +22,7 @@ from rmqtx_cli.options.logins import PASSWORD_VARIABLE, USER_VARIABLE, holds_log
 from rmqtx_cli.options.source_options import DatabaseOptions
 
 if TYPE_CHECKING:
-    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.sources.engine_port import StoreEngine
 
 
 def address_of(options: DatabaseOptions) -> TableAddress | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,7 +16,6 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.places import identity_of, normalised
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.spark_tasks.jobs.diff import differences as differences_by_spark
-from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
@@ -28,12 +28,15 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import DIFFERENCES_VIEW
 from rmqtx_cli.pages.differing import Differing
+from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
-from rmqtx_cli.sources.spark_engine import SparkEngine
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Formats of `audit -o` that only people and other programs read.
 _OTHER_FORMATS = (".csv", ".jsonl", ".json")
@@ -156,7 +159,7 @@ class _DiffRun:
         listing, counted = self.listing, self.counted
         asked = listing.asked
         is_chosen = any((asked.output, listing.where, listing.fail_on, asked.fields, listing.limit))
-        reading = self.reading()
+        reading = self.run.engine.compared(self)
         rows = counted.begun(reading)
         is_withheld = counted.is_unrelated and listing.format is OutputFormat.TABLE and not is_chosen
         if counted.is_unrelated:
@@ -176,28 +179,23 @@ class _DiffRun:
             ])  # fmt: skip
         return reading, is_withheld
 
-    def reading(self) -> Reading:
-        """Return the rows of DIFFERENCES, with the findings and notes of both sides."""
-        if self.run.engine.name == "spark" and all(side.file is None for side in self.sides):
-            return self._by_spark()
-        return self._here()
-
-    def _here(self) -> Reading:
+    def here(self, engine: StoreEngine) -> Reading:
+        """See `StoreComparison`: rows of DIFFERENCES."""
         whole = Reading(DIFFERENCES, [])
-        before, after = (self._verdicts(number, whole) for number in range(2))
-        whole.batches = differences(before, after, temporary_directory=self.run.engine.options.temporary_directory)
+        before, after = (self._verdicts(engine, number, whole) for number in range(2))
+        whole.batches = differences(before, after, temporary_directory=engine.options.temporary_directory)
         return whole
 
-    def _verdicts(self, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
-        for batch in self._verdicts_of(self.sides[number], whole):
+    def _verdicts(self, engine: StoreEngine, number: int, whole: Reading) -> Iterator[pa.RecordBatch]:
+        for batch in self._verdicts_of(engine, self.sides[number], whole):
             self.counted.sizes[number] += batch.num_rows
             yield batch
 
-    def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
+    def _verdicts_of(self, engine: StoreEngine, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
         if side.file is not None:
             yield from read_verdicts(side.file)
             return
-        reading = self.run.engine.audit(
+        reading = engine.audit(
             [self._store(side)], self.opened.settings_of, at_ms=side.at_ms, progress=self.run.progress
         )
         yield from reading
@@ -209,13 +207,12 @@ class _DiffRun:
         wanted = identity_of(normalised(side.place))
         return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
 
-    def _by_spark(self) -> Reading:
-        assert isinstance(self.run.engine, SparkEngine)
+    def by_spark(self, engine: StoreEngine, spark: SparkSession) -> Reading:
+        """See `StoreComparison`; a side that is a file is compared on this machine."""
+        if any(side.file is not None for side in self.sides):
+            return self.here(engine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
-        with translated():
-            reading = differences_by_spark(
-                self.run.engine.spark, before, after, self.opened.settings_of,
-                split_bytes=self.run.engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
-            )
-        reading.batches = self.run.engine.watched(reading.batches)
-        return reading
+        return differences_by_spark(
+            spark, before, after, self.opened.settings_of,
+            split_bytes=engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
+        )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from rmqtx.repairs.plans.draft_plan import Planner
 from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
 from rmqtx.spark_tasks.jobs.reconcile import FrameLedger
 from rmqtx.spark_tasks.jobs.reconcile import reconcile as reconcile_by_spark
-from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED, by_outcome
 from rmqtx_cli.commands.declared.data import LedgerOptions, ReconcileCommand, WantedOptions
@@ -32,12 +31,15 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import RECONCILED_VIEW
+from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
-from rmqtx_cli.sources.spark_engine import SparkEngine
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: The name of the ledger that --trace stands for.
 TRACES_NAME = "the message traces"
@@ -60,7 +62,7 @@ def run(options: ReconcileCommand) -> int:
         inputs=query.files,
     ) as run:
         task = _ReconcileRun(run, opened, query, at_ms, options.ledger.missing_is_not_done, counted.fit)
-        reading = task.reading()
+        reading = run.engine.compared(task)
         rows = planner.watching(_rows(reading, query, counted, engine))
         listing.write(rows, to_the_end=True, answer=lambda: [counted.answer()])
     for line in counted.lines():
@@ -186,39 +188,31 @@ class _ReconcileRun:
     def __post_init__(self) -> None:
         self.traces = TraceLedger(self.opened.stores)
 
-    def reading(self) -> Reading:
-        """Return the rows of RECONCILED, with findings and notes."""
-        return self._by_spark() if self.run.engine.name == "spark" else self._here()
-
-    def _here(self) -> Reading:
+    def here(self, engine: StoreEngine) -> Reading:
+        """See `StoreComparison`: rows of RECONCILED."""
         query = self.query
         is_trace = query.location == TRACES_NAME
         ledger = self.traces if is_trace else open_ledger(query.location, query.table, query.text_columns)
         asked = self.query.parsed(ledger.schema)
-        reading = self.run.engine.audit(
+        reading = engine.audit(
             self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.run.progress
         )
         reading.batches = reconcile(
             reading.batches, ledger, asked.terms(missing_is_not_done=self.missing_is_not_done), asked.columns,
-            temporary_directory=self.run.engine.options.temporary_directory, fit=self.fit,
+            temporary_directory=engine.options.temporary_directory, fit=self.fit,
         )
         reading.schema = RECONCILED
         return reading
 
-    def _by_spark(self) -> Reading:
-        assert isinstance(self.run.engine, SparkEngine)
+    def by_spark(self, engine: StoreEngine, spark: SparkSession) -> Reading:
+        """See `StoreComparison`."""
         query = self.query
-        with translated():
-            ledger = read_ledger(
-                self.run.engine.spark, query.location, query.table, query.text_columns, login=query.login()
-            )
-            asked = query.parsed(arrow_schema(ledger))
-            reading = reconcile_by_spark(
-                self.run.engine.spark, self.opened.stores, self.opened.settings_of,
-                FrameLedger(
-                    ledger.select(*asked.columns), asked.terms(missing_is_not_done=self.missing_is_not_done)
-                ),
-                at_ms=self.at_ms, split_bytes=self.run.engine.split_bytes_for(self.opened.stores), fit=self.fit,
-            )
-        reading.batches = self.run.engine.watched(reading.batches)
-        return reading
+        ledger = read_ledger(spark, query.location, query.table, query.text_columns, login=query.login())
+        asked = query.parsed(arrow_schema(ledger))
+        chosen = FrameLedger(
+            ledger.select(*asked.columns), asked.terms(missing_is_not_done=self.missing_is_not_done)
+        )
+        return reconcile_by_spark(
+            spark, self.opened.stores, self.opened.settings_of, chosen, at_ms=self.at_ms,
+            split_bytes=engine.split_bytes_for(self.opened.stores), fit=self.fit,
+        )
