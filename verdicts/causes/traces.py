@@ -131,7 +131,7 @@ def _otherwise(found: Evidence) -> Support:
 
 
 _CLIENT = "client/impl/producer/DefaultMQProducerImpl.java; seen on 5.3.3"
-_END = "broker/processor/EndTransactionProcessor.java; from the sources"
+_END = "broker/processor/EndTransactionProcessor.java; seen on 5.3.3"
 _SHOW = "rmqtx show ID --store STORE: what it decided, and when"
 
 CAUSES = (
