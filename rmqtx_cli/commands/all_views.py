@@ -8,6 +8,7 @@ from rmqtx_cli.acting import acting, holding
 from rmqtx_cli.commands.acting import holds, plan, receipts, undo
 from rmqtx_cli.commands.repairing import bundle, cursor
 from rmqtx_cli.output.views import (
+    CASE_EVENTS_VIEW,
     DIFFERENCES_VIEW,
     PRODUCERS_VIEW,
     PROVED_VIEW,
@@ -24,7 +25,7 @@ from rmqtx_cli.pages import causes, drawing, installation, receipts_page, simula
 def all_views() -> Iterator[View]:
     """Return the views of all commands."""
     yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
-    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, PRODUCERS_VIEW, PROVED_VIEW)
+    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, PRODUCERS_VIEW, PROVED_VIEW, CASE_EVENTS_VIEW)
     yield from (summary.SUMMARY_VIEW, summary.COUNTS_VIEW)
     yield from (stores_table.STORES_VIEW, *VIEWS.values())
     yield causes.causes_view(with_store=True)

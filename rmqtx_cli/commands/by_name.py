@@ -23,7 +23,7 @@ _DECLARED = {
     "Installation": "installation",
 }  # fmt: skip
 #: Groups: commands of commands. Group → module of its declarations.
-GROUPS = {"decode": "decode", "cursor": "repair"}
+GROUPS = {"decode": "decode", "cursor": "repair", "case": "case"}
 
 
 def declared(name: str, group: str = "") -> type[Command]:

@@ -319,6 +319,22 @@ PROVED_VIEW = View(
 )
 
 
+CASE_EVENTS_VIEW = View(
+    (
+        plain("datetime", ALWAYS),
+        plain("message", ALWAYS, may_be_cut=True, least_cells=30),
+        plain("timestamp_desc", 3, "clock"),
+        plain("transaction_id", 1),
+        plain("keys", 4, may_be_cut=True),
+        plain("commit_log_offset", 2),
+        plain("store", 5, may_be_cut=True),
+        plain("log_file", 6, may_be_cut=True),
+        plain("log_line", 7),
+    ),
+    "no events",
+)
+
+
 def _view(*columns: Column) -> View:
     return View(columns)
 

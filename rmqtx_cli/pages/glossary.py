@@ -43,6 +43,7 @@ from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
 from rmqtx.repairs.holds.listed_holds import HOLD_STATES, HOLDS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.act_outcome import STANDINGS
+from rmqtx.repairs.receipts.case_events import CASE_EVENTS
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, SETTING_CHANGE
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
@@ -83,7 +84,7 @@ RESULT_TABLES = {
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
     "producers": PRODUCERS, "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
-    "installation": INSTALLATION, "proof_checks": PROVED,
+    "installation": INSTALLATION, "proof_checks": PROVED, "case_events": CASE_EVENTS,
 }  # fmt: skip
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.

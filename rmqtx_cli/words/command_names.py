@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "bundle": "pack a few transactions into a small store, to share them",
         "prove": "check a proof of verdicts on a copy of the store",
         "mcp": "serve an assistant: questions and plans, no acts",
+        "case": "list all events of a case in one order",
     },
     "Installation": {
         "doctor": "test this installation, and the executors of Spark",
