@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,7 @@ def _rows(
     reading: Reading, query: LedgerQuery, counted: Comparison, engine: EngineOptions
 ) -> Iterator[pa.RecordBatch]:
     """The rows by outcome, counted as they pass; an error where `--match` fits nothing."""
-    fitting = _fitting(reading, query, counted.fit)
+    fitting = _fitting(reading.batches, query, counted.fit)
     return counted.watching(by_outcome(fitting, temporary_directory=engine.temporary_directory))
 
 
@@ -156,14 +157,22 @@ def _for_ledger(options: EngineOptions, query: LedgerQuery) -> EngineOptions:
 
 def _fitting(batches: Iterable[pa.RecordBatch], query: LedgerQuery, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
     """Yield the same batches; raise BadRequest at the first one if `--match` matches nothing."""
-    for batch in batches:
-        if query.location == TRACES_NAME and not fit.rows_count and fit.keys_count:
-            raise BadRequest(
-                "the stores contain no decision in message traces",
-                advice="Java clients 4.9.0 and later write them if they are switched on; else give --ledger FILE",
-            )
-        query.assert_fits(fit)
-        yield batch
+    with ExitStack() as stack:
+        if isinstance(batches, Generator):
+            stack.callback(batches.close)  # its temporary files are removed before an error is handled
+        for batch in batches:
+            _assert_fits(query, fit)
+            yield batch
+
+
+def _assert_fits(query: LedgerQuery, fit: LedgerFit) -> None:
+    """Raises: BadRequest if `--match` matches nothing, or the traces have no decision."""
+    if query.location == TRACES_NAME and not fit.rows_count and fit.keys_count:
+        raise BadRequest(
+            "the stores contain no decision in message traces",
+            advice="Java clients 4.9.0 and later write them if they are switched on; else give --ledger FILE",
+        )
+    query.assert_fits(fit)
 
 
 def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voice) -> None:
