@@ -215,6 +215,7 @@ def _compare_row(
         result.counts["undecidable"] += 1
         return
     result.take("copies", where, places, happened)
+    _compare_causes(result, truth, where, row["causes"] or [])
     first = first_event(one, truth.rounds)
     states = true_states(truth, one, first, has_slot=has_slot)
     if "LOST" in states and (
@@ -241,6 +242,35 @@ def _compare_row(
         result.take("event", f"{where} {row['state']} {row['reason_code']}", event, happened_event)
         if row["advice"] == "close" and not is_unseen and event in ("skipped", "none"):
             result.take("close", where, "a copy that the check reads", first)
+
+
+#: The event without which a cause cannot be, by the words of causes.
+_NEEDED = {
+    "ops-lost-in-memory": "kill", "ops-lost-at-stop": "stop", "check-spoils-compressed": "compressed",
+    "delay-diverts-half": "DELAY", "schedule-drops-half": "DELAY", "immunity-longer-than-checks":
+    "CHECK_IMMUNITY_TIME_IN_SECONDS", "no-room-for-check": "note",
+}  # fmt: skip
+#: What makes one end of a broker look like the other.
+_FAKED = frozenset({"abort", "no abort"})
+#: Families of causes of which no history has the event: roles, proxies, resumes, earlier designs, clients, broker logs.
+_IMPOSSIBLE = (
+    "acting-slave", "proxy-", "resume-", "prepared-", "state-table-", "rocksdb-slave", "light-queue", "topic-refused",
+    "sent-to-half-topic", "producer-clock-ahead", "producer-answered", "put-back-failed", "check-pool",
+)
+
+
+def _compare_causes(result: Compared, truth: Truth, where: str, causes: list[str]) -> None:
+    """Compare the causes that are given with certainty with what happened, and what a broker did at its checks."""
+    if truth.happened is None:
+        return
+    for cause in causes:
+        needed = _NEEDED.get(cause)
+        if cause.endswith("?") or "flipped byte of the log" in truth.damages or (
+            needed in ("kill", "stop") and _FAKED.intersection(truth.damages)
+        ):
+            continue
+        is_possible = (needed is None or needed in truth.happened) and not cause.startswith(_IMPOSSIBLE)
+        result.take("cause", where, cause, cause if is_possible else f"no {needed or 'event of this kind'}")
 
 
 def _key(row: Row) -> tuple[Any, ...]:

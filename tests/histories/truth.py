@@ -57,7 +57,8 @@ class Truth:
 
     Shape: `conf`: the broker's settings. `now_ms`: when its store is read, and when the broker starts again.
            `damages`: what happened to the files. `log_begin`: the first place of the log. `op_numbers`: the queue
-           offsets that op messages in the log name. `refusal`: why the release does not start. `rounds`: what it did.
+           offsets that op messages in the log name. `happened`: the kinds of events that causes need, as far as they
+           are known, else None. `refusal`: why the release does not start. `rounds`: what it did.
     """
 
     version: str
@@ -67,6 +68,7 @@ class Truth:
     log_begin: int
     transactions: list[Transaction]
     op_numbers: list[int]
+    happened: list[str] | None = None
     refusal: str | None = None
     rounds: list[Observed] = field(default_factory=list)
 

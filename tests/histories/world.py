@@ -116,6 +116,8 @@ class World:
         self.refusal: str | None = None
         self.is_running = False
         self.damages: list[str] = []
+        #: Kinds of events that causes need.
+        self.happened: set[str] = set()
 
     # -- the broker ---------------------------------------------------------------------------------------------
 
@@ -130,11 +132,13 @@ class World:
 
     def stop(self) -> None:
         """Stop the broker in order."""
+        self.happened.add("stop")
         self.machine.step("stop")
         self.is_running = False
 
     def kill(self, lost: float) -> None:
         """Kill the broker: its files stay as in the page cache. `lost`: the share of its dirty pages that is lost."""
+        self.happened.add("kill")
         where = self.machine.step("where").lines[0].split()
         flushed, end = int(where[1]), int(where[2])
         left = self.root.with_name(self.root.name + ".killed")
@@ -184,6 +188,8 @@ class World:
         flag = 4
         if step.get("is_compressed"):
             body, flag = zlib.compress(body), flag | _COMPRESSED
+            self.happened.add("compressed")
+        self.happened.update(step["properties"])
         answer = self._send(step["group"], step["topic"], body, properties, flag)
         if answer is not None and answer.code and self.machine.version == "5.0.0":
             self.damages.append("number taken by no record")  # it assigns a number before it refuses long properties
@@ -321,7 +327,8 @@ class World:
             self.damages.append("no cursors")  # killed before the broker wrote them for the first time
         numbers = sorted({number for record in self.records.values() for number in self._op_numbers(record)})
         return Truth(
-            self.machine.version, self.conf, now_ms, self.damages, begin, [*self.transactions.values()], numbers
+            self.machine.version, self.conf, now_ms, self.damages, begin, [*self.transactions.values()], numbers,
+            sorted(self.happened),
         )
 
     def _op_numbers(self, record: Record) -> list[int]:
