@@ -35,6 +35,8 @@ EXTRAS = {"core": (), "exporter": ("exporter",), "spark": ("spark",)}
 """Each lock, and the extras it resolves; core is what `pip install rmqtx` brings."""
 WHEELHOUSE_EXTRAS = ("exporter", "rocksdb")
 OLDEST_PYTHON = "3.11"
+WHEEL_TAGS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
+"""Wheels that run with glibc 2.28 and later: numpy, pyarrow and rocksdict have none for older systems."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
@@ -123,7 +125,10 @@ def wheelhouse(tools: Tools, wheel: Path, requirements: Path, epoch: int, target
     """Pack rmqtx and all wheels it needs for this Python, for `pip install --no-index`."""
     with tempfile.TemporaryDirectory() as scratch:
         house = Path(scratch) / "wheelhouse"
-        tools("pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:", "-r", requirements, "-d", house)
+        tags = [part for tag in WHEEL_TAGS for part in ("--platform", f"{tag}_{os.uname().machine}")]
+        tools(
+            "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:", *tags, "-r", requirements, "-d", house
+        )
         shutil.copy(wheel, house)
         shutil.copy(requirements, house / "requirements.txt")
         plain = Path(scratch) / "plain.tar"
