@@ -221,6 +221,10 @@ benchmark-spark: $(INSTALLED) ## measure Spark against one plain process and the
 benchmark-quick: $(INSTALLED) ## measure the ratios that a slower commit changes (three minutes, 700 MB), a row in docs/benchmark_quick.md
 	@$(BIN)/python -m benchmarks.quick --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
 
+.PHONY: dist
+dist: ## build sdist, wheel with its bill of materials, locks and wheels for hosts without a network, twice, and compare them: dist/
+	@rm -rf dist && $(PYTHON) deploy/release/build.py dist --wheelhouse
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

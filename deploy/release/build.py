@@ -3,11 +3,12 @@
 
     python3 deploy/release/build.py DIRECTORY [--once] [--wheelhouse]
 
-DIRECTORY gets the sdist, the wheel with its bill of materials (CycloneDX), the locks of core, exporter and spark (pylock.toml,
-resolved as of the time of the commit), with --wheelhouse an archive of wheels for hosts without a network, and SHA256SUMS.
-Each file depends on the commit alone: the time in archives is the time of the commit, and no package that is younger counts.
+DIRECTORY gets the sdist, the wheel with its bill of materials (CycloneDX), the locks of core, exporter and spark
+(pylock.toml, resolved as of the time of the commit), with --wheelhouse an archive of wheels for hosts without a
+network, and SHA256SUMS. Each file depends on the commit alone: the time in archives is that of the commit, and younger
+packages are ignored.
 
-Status 0: built, checked by twine, and equal in both builds. 1: something differs or a check failed. 2: not a clean clone.
+Status 0: built, checked by twine, and equal in both builds. 1: a file differs, or a check failed. 2: not a clean clone.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     """Return what a command printed; a failure ends the program with its last lines."""
     done = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"build: {' '.join(map(str, command))} ended with {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
+        printed = (done.stdout + done.stderr)[-2000:]
+        sys.exit(f"build: {' '.join(map(str, command))} ended with {done.returncode}\n{printed}")
     return done.stdout
 
 
@@ -56,19 +58,23 @@ class Tools:
         run(self._bin / "pip", "install", "--quiet", *TOOLS)
 
     def __call__(self, name: str, *arguments: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+        """Return what a tool printed."""
         return run(self._bin / name, *arguments, cwd=cwd, **environment)
 
 
 def normal_tar(source: Path, target: Path, epoch: int) -> None:
     """Write a tar.gz file again: members by name, one time, no user, no name of the compressed file."""
-    with tarfile.open(source) as read, target.open("wb") as file:
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=epoch, compresslevel=9) as packed:
-            with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written:
-                for member in sorted(read.getmembers(), key=lambda one: one.name):
-                    member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
-                    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-                    member.pax_headers = {}
-                    written.addfile(member, read.extractfile(member) if member.isfile() else None)
+    with (
+        tarfile.open(source) as read,
+        target.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=epoch, compresslevel=9) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as written,
+    ):
+        for member in sorted(read.getmembers(), key=lambda one: one.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.pax_headers = {}
+            written.addfile(member, read.extractfile(member) if member.isfile() else None)
 
 
 def with_file(wheel: Path, name: str, content: bytes) -> None:
@@ -100,8 +106,8 @@ def lock(tools: Tools, name: str, extras: tuple[str, ...], epoch: int, target: P
     until = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     file = target / (f"pylock.{name}.toml" if form == "pylock.toml" else f"requirements.{name}.txt")
     tools(
-        "uv", "pip", "compile", "pyproject.toml", *chosen, "--universal", "--python-version", OLDEST_PYTHON, "--no-header",
-        "--exclude-newer", until, "--generate-hashes", "--format", form, "--output-file", file, "--quiet",
+        "uv", "pip", "compile", "pyproject.toml", *chosen, "--universal", "--python-version", OLDEST_PYTHON,
+        "--no-header", "--exclude-newer", until, "--generate-hashes", "--format", form, "--output-file", file, "--quiet",
     )  # fmt: skip
     return file
 
@@ -127,15 +133,16 @@ def wheelhouse(tools: Tools, wheel: Path, requirements: Path, epoch: int, target
         house = Path(scratch) / "wheelhouse"
         tags = [part for tag in WHEEL_TAGS for part in ("--platform", f"{tag}_{os.uname().machine}")]
         tools(
-            "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:", *tags, "-r", requirements, "-d", house
-        )
+            "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:", *tags,
+            "-r", requirements, "-d", house,
+        )  # fmt: skip
         shutil.copy(wheel, house)
         shutil.copy(requirements, house / "requirements.txt")
         plain = Path(scratch) / "plain.tar"
         with tarfile.open(plain, "w") as archive:
             archive.add(house, "wheelhouse")
-        python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-        normal_tar(plain, target / f"{wheel.name.split('-py3')[0]}-wheelhouse-{python}-{os.uname().machine}.tar.gz", epoch)
+        host = f"cp{sys.version_info.major}{sys.version_info.minor}-{os.uname().machine}"
+        normal_tar(plain, target / f"{wheel.name.split('-py3')[0]}-wheelhouse-{host}.tar.gz", epoch)
 
 
 def build(tools: Tools, source: Path, target: Path, epoch: int, *, with_wheelhouse: bool) -> None:
@@ -168,10 +175,11 @@ def digests(directory: Path) -> dict[str, str]:
 
 
 def main() -> int:
+    """Build, compare, and return the status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="a directory that does not exist yet")
     parser.add_argument("--once", action="store_true", help="do not build a second time")
-    parser.add_argument("--wheelhouse", action="store_true", help="also pack the wheels of all dependencies (for this Python)")
+    parser.add_argument("--wheelhouse", action="store_true", help="also pack all wheels (for this Python)")
     options = parser.parse_args()
     if options.directory.exists():
         parser.error(f"{options.directory} exists; name a new directory")
