@@ -221,6 +221,13 @@ benchmark-spark: $(INSTALLED) ## measure Spark against one plain process and the
 benchmark-quick: $(INSTALLED) ## measure the ratios that a slower commit changes (three minutes, 700 MB), a row in docs/benchmark_quick.md
 	@$(BIN)/python -m benchmarks.quick --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
 
+.PHONY: test-lowest
+test-lowest: ## tests of readers, rules and commands with the lowest versions of all dependencies (Python 3.11)
+	@rm -rf $(CACHE)/lowest && $(PYTHON) -m venv $(CACHE)/lowest && $(CACHE)/lowest/bin/pip install --quiet uv
+	@$(CACHE)/lowest/bin/uv pip install --quiet --python $(CACHE)/lowest/bin/python --resolution lowest-direct '.[exporter,rocksdb]'
+	@$(CACHE)/lowest/bin/uv pip install --quiet --python $(CACHE)/lowest/bin/python pytest hypothesis pytest-timeout pytest-xdist 'moto[server]' sqlalchemy pymysql
+	@PYTHONPATH=. $(CACHE)/lowest/bin/python -m pytest tests/readers tests/field tests/verdicts -m "not slow and not broker and not deep" --numprocesses 2 --dist loadfile
+
 .PHONY: dist
 dist: ## build sdist, wheel with its bill of materials, locks and wheels for hosts without a network, twice, and compare them: dist/
 	@rm -rf dist && $(PYTHON) deploy/release/build.py dist --wheelhouse

@@ -152,7 +152,7 @@ def _rows(store: Store, block: Block, headers: np.ndarray) -> pa.RecordBatch:
 
     def native(name: str) -> pa.Array:
         field = DLEDGER_ENTRIES.field(name)
-        return pa.array(headers[name].astype(field.type.to_pandas_dtype()))
+        return pa.array(headers[name].astype(str(field.type)))
 
     columns = {
         "store": pa.repeat(pa.scalar(store.root, pa.string()), count),
