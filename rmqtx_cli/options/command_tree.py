@@ -11,13 +11,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx_cli.options.configuration import (
-    STORE_VARIABLE,
-    config_file,
     configuration,
     environment_store,
     own_store,
 )
 from rmqtx_cli.options.help_page import argument, sections, write_help
+from rmqtx_cli.options.nearby_store import is_typed
 from rmqtx_cli.options.next_commands import CURRENT, OWN_FORMAT
 from rmqtx_cli.options.plain_values import use_plain_values
 from rmqtx_cli.words import exit_status, say
@@ -49,9 +48,11 @@ class HelpfulGroup(TyperGroup):
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments after the group's own options; print the help where there is none."""
+        """Return the arguments after the group's own options; without any, `pending` of an own store, else the help."""
         # Typer would raise an error that holds the help text, but an error of rmqtx is one line. The class of Typer's
         # error and its module differ with and without click installed, so it is not raised at all.
+        if not args and ctx.parent is None and not ctx.resilient_parsing and is_typed() and own_store() is not None:
+            args = ["pending"]
         if not args and not ctx.resilient_parsing:
             say.lines(ctx.get_help())
             raise typer.Exit(exit_status.USAGE)
@@ -153,18 +154,23 @@ class CheckedCommand(TyperCommand):
             CURRENT.reset(token)
 
     def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, Any]) -> list[str]:
-        """Return the arguments with the store of RMQTX_STORE or of the configuration file added, where a command that
-        only reads is given none. `stores` lists all stores of the file instead.
+        """Return the arguments with the store of RMQTX_STORE, of the configuration file, or a nearby one added, where a
+        command that only reads is given none. `stores` lists all stores of the file instead.
         """
         is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
         takes_store = self._has_argument("store", "paths")
         if is_named or not (takes_store or self.name == "show"):
             return args
-        store = environment_store() if self.name == "stores" else own_store()
-        if store is None:
+        if self.name == "stores" and environment_store() is None:
             return args
-        ctx.meta[_ORIGIN] = f"${STORE_VARIABLE}" if environment_store() else str(config_file())
-        return [*args, store] if takes_store else ["--store", store, *args]
+        own = own_store()
+        if own is None:
+            return args
+        if own.origin is not None:
+            ctx.meta[_ORIGIN] = own.origin
+        elif not given.get("quiet"):
+            say.line(f"rmqtx: {own.place}: this store was found, as none was given")
+        return [*args, own.place] if takes_store else ["--store", own.place, *args]
 
     def _configure(self, ctx: Any) -> None:
         """Replace names of stores by their paths in the configuration file, and set the file's output format.

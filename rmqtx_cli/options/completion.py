@@ -81,7 +81,7 @@ def transaction_ids(incomplete: str) -> list[str]:
 
 def _pending_ids() -> list[str]:
     named = own_store()
-    return [] if named is None else _offers().pending_ids(configuration().place_of(named))
+    return [] if named is None else _offers().pending_ids(configuration().place_of(named.place))
 
 
 class _TooLateError(Exception):

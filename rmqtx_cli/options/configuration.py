@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx_cli.options.nearby_store import nearby_store
 from rmqtx_cli.words.command_names import SECTIONS
 from rmqtx_cli.words.near import did_you_mean, near
 from rmqtx_cli.words.text import escaped
@@ -119,14 +120,28 @@ def environment_store() -> str | None:
     return os.environ.get(STORE_VARIABLE, "").strip() or None
 
 
-def own_store() -> str | None:
-    """Return the store that commands read if none is given: from the environment, else from the file.
+class OwnStore(NamedTuple):
+    """A store that was not typed. `origin`: what names it; None if it was found in a directory."""
 
-    If NAMESRV_ADDR is set, commands read live brokers and the file's store is ignored.
+    place: str
+    origin: str | None
+
+
+def own_store() -> OwnStore | None:
+    """Return the store that commands read if none is given: from the environment, else from the file, else nearby.
+
+    If NAMESRV_ADDR is set, commands read live brokers, and only a store of the environment takes precedence.
     Raises: BadRequest.
     """
-    named = environment_store()
-    return named if named or os.environ.get(NAME_SERVERS_VARIABLE) else configuration().store
+    if (named := environment_store()) is not None:
+        return OwnStore(named, f"${STORE_VARIABLE}")
+    if os.environ.get(NAME_SERVERS_VARIABLE):
+        return None
+    known = configuration()
+    if known.store is not None:
+        return OwnStore(known.store, str(known.file))
+    found = None if known.namesrv else nearby_store()
+    return None if found is None else OwnStore(found, None)
 
 
 def own_name_servers() -> str | None:

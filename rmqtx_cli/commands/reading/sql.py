@@ -77,7 +77,7 @@ def _parted(words: Sequence[str]) -> tuple[str | None, list[str]]:
         statement, *paths = words
     own = own_store() if not paths else None
     if own is not None:
-        paths = [own]
+        paths = [own.place]
     if not paths:
         raise BadRequest("no store given", advice='rmqtx sql "SELECT count(*) FROM transactions" STORE')
     return statement, paths
