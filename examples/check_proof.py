@@ -272,6 +272,8 @@ def check(copies: list[Copy], verdict: dict) -> None:
     require_values(copies, verdict, found)
     if verdict["state"] != "COMMITTED":
         require_absence(copies, verdict, found)
+    elif found["half_copy"] and not found["op_mark"] and "commit_without_op" not in verdict["flags"]:
+        raise Differs("it has no op mark, and no flag commit_without_op")
 
 def wrong_facts(copy: Copy, asked: argparse.Namespace) -> Iterator[Exception]:
     for one in copy.facts["files"]:
@@ -340,8 +342,7 @@ class Run:
             check(self.copies, verdict)
             self.counts["same"] += 1
         except Exception as error:  # an altered proof or store can have anything
-            is_ours = isinstance(error, (Differs, Unknown))
-            self.say(name, error if is_ours else Differs(f"it cannot be checked: {error!r}"))
+            self.say(name, error if isinstance(error, (Differs, Unknown)) else Differs(f"cannot be checked: {error!r}"))
     def facts_and_verdicts(self) -> None:
         for copy in self.copies:
             for error in wrong_facts(copy, self.asked):
@@ -388,8 +389,7 @@ def main() -> int:
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
         print(f"cannot read: {ascii(str(error))[1:-1]}")
         return 10
-    for file in [file for copy in run.copies for file in copy.open.values()]:
-        os.close(file)
+    _ = [os.close(file) for copy in run.copies for file in copy.open.values()]
     size = sum(one["size_bytes"] for copy in run.copies for one in copy.facts["segments"])
     read = sum(copy.bytes for copy in run.copies)
     print(", ".join(f"{count} {word}" for word, count in run.counts.items()) + f"; read {read} of {size} bytes"
