@@ -63,8 +63,9 @@ def pages() -> dict[str, str]:
     for name in LINES:
         if name not in GROUPS:
             found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), declared(name), (name,))
-    only = _sub(_sub(root, "cursor"), "set")  # a group of one command: its page has the name of the group
-    found[f"{NAME}-cursor.1"] = _command_page(only, in_group("cursor")[0], ("cursor", "set"), f"{NAME}-cursor")
+    for name, verb in (("cursor", "set"), ("case", "timeline")):
+        only = _sub(_sub(root, name), verb)  # a group of one command: its page has the name of the group
+        found[f"{NAME}-{name}.1"] = _command_page(only, in_group(name)[0], (name, verb), f"{NAME}-{name}")
     group = _sub(root, "decode")
     found[f"{NAME}-decode.1"] = _group_page(group, "decode", "KIND")
     for one in in_group("decode"):
