@@ -107,7 +107,8 @@ def lock(tools: Tools, name: str, extras: tuple[str, ...], epoch: int, target: P
     file = target / (f"pylock.{name}.toml" if form == "pylock.toml" else f"requirements.{name}.txt")
     tools(
         "uv", "pip", "compile", "pyproject.toml", *chosen, "--universal", "--python-version", OLDEST_PYTHON,
-        "--no-header", "--exclude-newer", until, "--generate-hashes", "--format", form, "--output-file", file, "--quiet",
+        "--no-header", "--exclude-newer", until, "--generate-hashes", "--format", form, "--quiet",
+        "--output-file", file,
     )  # fmt: skip
     return file
 
