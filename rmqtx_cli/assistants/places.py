@@ -26,7 +26,7 @@ class Places:
         for place in (*self.stores, *(() if self.plans is None else (str(self.plans),))):
             self._led_to[place] = os.path.realpath(place)
         if self.plans is not None and not self.plans.is_dir():
-            raise BadRequest(f"--plans: {self.plans} is no directory", advice=f"mkdir {self.plans}")
+            raise BadRequest(f"--plans: {self.plans} is not a directory", advice=f"mkdir {self.plans}")
 
     def chosen(self, name: str) -> list[str]:
         """Return the store with this name, or all of them without one.
