@@ -1,1 +1,1 @@
-"""What an assistant gets from `rmqtx mcp`: answers in pages, text of producers marked, and the places it may read."""
+"""What an assistant gets from `rmqtx mcp`: answers in pages, with marked text of producers; and the places."""

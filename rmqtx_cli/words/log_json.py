@@ -169,7 +169,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def next_command(text: str) -> tuple[list[str] | None, str | None]:
-    """Return a command to type as its arguments, and its comment; None for a text that is not a command of rmqtx."""
+    """Return a command to type as its arguments, and its comment; None for other text."""
     command, _, comment = text.partition("   # ")
     with suppress(ValueError):
         words = shlex.split(command)

@@ -80,7 +80,7 @@ class Tools:
         return (
             f"Reads transactional messages of Apache RocketMQ in: {where}. Nothing else can be read, and no tool acts "
             "on a transaction: `plan` writes a file that a person reviews and applies. Begin with `diagnose` for "
-            "causes or `pending` for what is open, `show` one id for its evidence, `explain` a word. An answer with "
+            "causes, or `pending` for what is open, `show` one id for its evidence, `explain` a word. An answer with "
             f"next_cursor has more: call again with cursor. {NOTICE}"
         )
 
@@ -137,7 +137,7 @@ class Tools:
         return self._answer("explain", {"word": word}, cursor, answer)
 
     def receipts(self, transaction: str = "", cursor: str = "") -> str:
-        """List what was done to transactions with rmqtx on this machine, newest first: action, user, when, why, outcome.
+        """List what was done to transactions with rmqtx on this machine, newest first, with user, time, reason and outcome.
 
         transaction: only this transaction id.
         """
