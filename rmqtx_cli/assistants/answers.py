@@ -32,7 +32,7 @@ NOTICE = (
 #: Columns with text that a producer, a client or a configuration chose.
 _OF_PRODUCERS = frozenset((
     "transaction_id", "keys", "topic", "producer_group", "tags", "properties", "body", "born_host", "client_id",
-    "address", "language", "consumer_group", "key", "value", "who", "reason_text", "message_id",
+    "address", "language", "consumer_group", "key", "value", "reason_text", "message_id",
 ))  # fmt: skip
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
@@ -54,7 +54,7 @@ class Answer:
 
     @classmethod
     def of_error(cls, tool: str, asked: Mapping[str, object], error: RmqtxError) -> Answer:
-        """An answer that only contains why there is none."""
+        """An answer that contains only its error."""
         return cls(tool, asked, status=error.status, is_complete=False, error=str(error))
 
     def text(self, cursor: str) -> str:

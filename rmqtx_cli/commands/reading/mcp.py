@@ -137,7 +137,7 @@ class Tools:
         return self._answer("explain", {"word": word}, cursor, answer)
 
     def receipts(self, transaction: str = "", cursor: str = "") -> str:
-        """List what was done to transactions with rmqtx on this machine, newest first, with user, time, reason and outcome.
+        """List what was done to transactions with rmqtx on this machine, newest first: action, time, outcome.
 
         transaction: only this transaction id.
         """
