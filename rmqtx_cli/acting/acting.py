@@ -33,6 +33,7 @@ from rmqtx_cli.words.text import count, escaped, group_words, topic_words
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.medium import Medium
     from rmqtx.repairs.acts.situation import SentTo
+    from rmqtx_cli.words import log_json
     from rmqtx_cli.words.progress import CountBar
 
 #: More transactions at once need a plan, which another operator can review.
@@ -139,7 +140,7 @@ def _carry_out(
     return course
 
 
-def _show_course(bar: CountBar, course: Course) -> None:
+def _show_course(bar: CountBar | log_json.Progress, course: Course) -> None:
     ended = course.done_count + course.refused_count
     is_over = course.is_stopped or ended == course.total_count
     doing = "proving" if is_over else "acting"

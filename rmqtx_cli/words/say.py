@@ -101,8 +101,9 @@ def error(text: str, cause: BaseException | None = None) -> None:
     trace = "".join(traceback.format_exception(cause)) if cause is not None and os.environ.get("RMQTX_DEBUG") else None
     log.object(
         "error", text=escaped(text), kind=None if cause is None else type(cause).__name__,
-        file=known and known.file, position_bytes=known and known.position_bytes, advice=known and known.advice,
-        traceback=trace,
+        file=None if known is None else known.file,
+        position_bytes=None if known is None else known.position_bytes,
+        advice=None if known is None else known.advice, traceback=trace,
     )
 
 
