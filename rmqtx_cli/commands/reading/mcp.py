@@ -137,11 +137,7 @@ class Tools:
         return self._answer("explain", {"word": word}, cursor, answer)
 
     def receipts(self, transaction: str = "", cursor: str = "") -> str:
-<<<<<<< HEAD
-        """List what was done to transactions with rmqtx on this machine, newest first: action, time, outcome.
-=======
-        """List what was done to transactions on this machine, newest first: action, user, time, reason, result.
->>>>>>> 4281f8fb (log-json: types of a log's objects; the count of a word is lower)
+        """List what was done to transactions with rmqtx on this machine, newest first: action, time, outcome, reason.
 
         transaction: only this transaction id.
         """
