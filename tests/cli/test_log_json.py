@@ -35,9 +35,9 @@ LINES_OF: dict[str, tuple[str, ...]] = {
     "check": ("S",), "watch": ("T/none", "--plain"), "exporter": ("T/none", "--interval", "1ms"), "probe": DEAD,
     "export": ("halves", "S", "--to", "T/exported"), "diff": ("S", "S"),
     "reconcile": ("S", "--ledger", "T/none.csv"), "bundle": (ID, "--store", "S", "-o", "T/bundle"),
+    "prove": ("T/none.json", "--store", "S"), "sql": ("SELECT 1", "S"),
     "mcp": ("T/none",), "doctor": ("--frob",), "spark-archive": ("--frob",),
-    **{f"decode {one.NAME}": ("S",) for one in in_group("decode")},
-    **{f"cursor {one.NAME}": ("S",) for one in in_group("cursor")},
+    **{f"{group} {one.NAME}": ("S",) for group in GROUPS for one in in_group(group)},
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx_cli.assistants.answers import ANSWER_BYTES_MAX, MARK, Answer
 from rmqtx_cli.assistants.places import Places
@@ -21,7 +22,9 @@ from rmqtx_cli.commands.reading.mcp import Tools, served
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from tests.cli.conftest import Run
-from tests.forge.logs import HALF_TOPIC, Forge, Message
+from tests.cli.program import RMQTX
+from tests.forge.logs import Forge
+from tests.forge.records import Message
 from tests.forge.stores import unpacked
 from tests.verdicts.causes.diagnosed import version_of
 
@@ -86,8 +89,8 @@ def process(*arguments: object) -> Any:
     """The server as a process of its own, by stdin and stdout."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    words = ["-m", "rmqtx_cli.main", "mcp", *map(str, arguments)]
-    return stdio_client(StdioServerParameters(command=sys.executable, args=words, env=dict(os.environ)))
+    command, *words = [*RMQTX, "mcp", *map(str, arguments)]
+    return stdio_client(StdioServerParameters(command=command, args=words, env=dict(os.environ)))
 
 
 def test_there_are_twenty_causes() -> None:
