@@ -89,8 +89,8 @@ def process(*arguments: object) -> Any:
     """The server as a process of its own, by stdin and stdout."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    command, *words = [*RMQTX, "mcp", *map(str, arguments)]
-    return stdio_client(StdioServerParameters(command=command, args=words, env=dict(os.environ)))
+    words = [*RMQTX[1:], "mcp", *map(str, arguments)]
+    return stdio_client(StdioServerParameters(command=RMQTX[0], args=words, env=dict(os.environ)))
 
 
 def test_there_are_twenty_causes() -> None:
