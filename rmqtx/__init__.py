@@ -115,14 +115,16 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # or every name would have a type
 
-        return version("rmqtx")
-    if name not in __all__:
-        raise AttributeError(f"module 'rmqtx' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, _ERRORS)), "open_stores" if name == "open" else name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("rmqtx")
+        if name not in __all__:
+            raise AttributeError(f"module 'rmqtx' has no attribute {name!r}")
+        return getattr(import_module(_HOMES.get(name, _ERRORS)), "open_stores" if name == "open" else name)
 
 
 def __dir__() -> list[str]:

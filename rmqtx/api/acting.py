@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,12 +39,20 @@ from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.transaction import Transaction
 
 __all__ = [
-    "Act", "ActKind", "ActOutcome", "Applied", "NotPlanned", "Orders", "Plan", "Receipt", "Step", "Where",
+    "Act", "ActKind", "ActOutcome", "Applied", "Expression", "NotPlanned", "Orders", "Plan", "Receipt", "Step", "Where",
     "apply_known", "known_plan", "planned",
 ]  # fmt: skip
 
+
+class Expression(Protocol):
+    """An expression of Arrow, as far as its type is known: pyarrow declares none."""
+
+    def is_valid(self) -> Any:
+        """See `pyarrow.compute.Expression`."""
+
+
 #: Which transactions a plan selects: a condition on a typed row, or an expression of Arrow on the columns.
-Where: TypeAlias = "Callable[[Transaction], bool] | pc.Expression"
+Where: TypeAlias = Callable[[Transaction], bool] | Expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def test_a_bar_names_what_is_done_with_the_bytes_when_all_are_read(monkeypatch: 
     with open(os.devnull, "w") as nowhere:
         monkeypatch.setattr(sys, "stderr", _Watched(nowhere.fileno()))
         with progress.shown("auditing", Voice()) as bar:
-            assert bar is not None
+            assert isinstance(bar, progress.Bar)
             task = bar.bar.tasks[0]
             bar(5, 10)
             bar.show_phase("reading", 1, 2, "9 records")

@@ -51,20 +51,20 @@ def in_order(rows: list[Row]) -> list[Row]:
 @functools.cache
 def local_rows(location: str) -> list[Row]:
     ledger = open_ledger(location, None, ("order_id",))
-    conditions = [parse_filter(text, ledger.schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
+    is_done, is_not_done = (parse_filter(text, ledger.schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE))
     verdicts = audit([opened(ledgers.NAME)], settings_of(ledgers.NAME))
-    rows = reconcile(verdicts, ledger, LedgerTerms(MATCH, *conditions), ["order_id", "status"])
+    rows = reconcile(verdicts, ledger, LedgerTerms(MATCH, is_done, is_not_done), ["order_id", "status"])
     return in_order(pa.Table.from_batches(list(rows), RECONCILED).to_pylist())
 
 
 def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> list[Row]:
     ledger = read_ledger(spark, location, table, ("order_id",)).select("order_id", "status")
     schema = arrow_schema(ledger)
-    conditions = [parse_filter(text, schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE)]
+    is_done, is_not_done = (parse_filter(text, schema).mask for text in (ledgers.DONE, ledgers.NOT_DONE))
     fit = LedgerFit()
     reading = spark_reconcile.reconcile(
         spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME),
-        spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, *conditions)), split_bytes=SPLIT, fit=fit,
+        spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, is_done, is_not_done)), split_bytes=SPLIT, fit=fit,
     )  # fmt: skip
     assert reading.schema.equals(RECONCILED)
     rows = in_order(reading.table().to_pylist())

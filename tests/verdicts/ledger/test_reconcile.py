@@ -43,8 +43,8 @@ BY_KEY = Match((Term("keys", "order_id"),))
 
 def compared(location: str, match: Match = BY_KEY, done: str = ledgers.DONE, **more: Any) -> list[Row]:
     ledger = open_ledger(location, None, tuple(match.ledger_columns))
-    conditions = [parse_filter(text, ledger.schema).mask for text in (done, ledgers.NOT_DONE)]
-    rows = reconcile(verdicts(), ledger, LedgerTerms(match, *conditions, **more), ledger.schema.names)
+    is_done, is_not_done = (parse_filter(text, ledger.schema).mask for text in (done, ledgers.NOT_DONE))
+    rows = reconcile(verdicts(), ledger, LedgerTerms(match, is_done, is_not_done, **more), ledger.schema.names)
     found: list[Row] = pa.Table.from_batches(list(rows), RECONCILED).to_pylist()
     return found
 
