@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed
 from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.storage.refused import unreadable
 
 PROOF_VERSION = 1
 #: The columns of TRANSACTIONS that a verdict of a proof has beside its witnesses.
@@ -164,5 +165,9 @@ def opened_proof(file: Path) -> Iterator[ProofReader]:
     try:
         with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
             yield ProofReader(cast("IO[bytes]", stream), str(file))
-    except (OSError, EOFError) as error:
-        raise UnreadableFile(f"cannot read {file}: {error}", file=file) from error
+    except FileNotFoundError as error:
+        raise UnreadableFile(f"{file} does not exist", file=file) from error
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise UnreadableFile(f"cannot read {file}: not a whole gzip file", file=file) from error
+    except OSError as error:
+        raise unreadable(file, error) from error

@@ -171,6 +171,8 @@ class _Session:
 
     def _near(self, lines: Sequence[str]) -> str:
         asked = next((line for line in lines if line.startswith("Did you mean")), "")
+        if lines and "Table with name" in lines[0] and not any(f'"{name}"' in asked for name in self._tables):
+            asked = ""  # DuckDB proposes a table of its own catalogue
         return asked or f"tables: {', '.join(self._tables)}; columns: DESCRIBE transactions"
 
 
