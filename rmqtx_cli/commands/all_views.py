@@ -19,7 +19,16 @@ from rmqtx_cli.output.views import (
     flights_view,
     transactions_view,
 )
-from rmqtx_cli.pages import causes, drawing, installation, receipts_page, simulation_views, stores_table, summary
+from rmqtx_cli.pages import (
+    causes,
+    columns_table,
+    drawing,
+    installation,
+    receipts_page,
+    simulation_views,
+    stores_table,
+    summary,
+)
 
 
 def all_views() -> Iterator[View]:
@@ -39,3 +48,4 @@ def all_views() -> Iterator[View]:
     yield from drawing.views()
     yield from receipts_page.VIEWS
     yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())
+    yield columns_table.view()

@@ -21,6 +21,7 @@ from rmqtx.verdicts.transactions.diff import DIFFERENCES
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.options.columns import ALSO_CALLED
 from rmqtx_cli.output.derived_columns import derived_columns
+from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.stores_table import STORES
@@ -49,6 +50,11 @@ def sort_columns(command: str) -> list[str]:
     """Return the columns by which rows can be sorted."""
     names = columns(command)
     return [*names, *(name for name, column in ALSO_CALLED.items() if column in names)]
+
+
+def tables() -> list[str]:
+    """Return the names of the declared tables."""
+    return list(DECLARED_TABLES)
 
 
 def guards() -> list[str]:

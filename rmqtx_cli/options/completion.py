@@ -40,6 +40,11 @@ def guards(incomplete: str) -> list[str]:
     return _beginning(_offers().guards(), incomplete)
 
 
+def tables(incomplete: str) -> list[str]:
+    """Return the names of the tables of `schema`."""
+    return _beginning(_offers().tables(), incomplete)
+
+
 def hold_guards(incomplete: str) -> list[str]:
     """Return the names of the guards of a release that can be overridden."""
     return _beginning(_offers().hold_guards(), incomplete)

@@ -61,6 +61,7 @@ from rmqtx.verdicts.transactions.reason_codes import REASONS
 from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.output.views import View
+from rmqtx_cli.pages.columns_table import COLUMNS
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
 from rmqtx_cli.pages.stores_table import STORES
@@ -85,6 +86,7 @@ RESULT_TABLES = {
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
     "producers": PRODUCERS, "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
     "installation": INSTALLATION, "proof_checks": PROVED, "case_events": CASE_EVENTS,
+    "columns": COLUMNS,
 }  # fmt: skip
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.

@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Data": {
         "sql": "query transactions, records and causes in SQL",
+        "schema": "list tables and columns, for a data catalogue too",
         "export": "write a table as files by topic and day",
         "diff": "compare two stores, two audit files or two times",
         "reconcile": "compare transactions with the application's ledger",

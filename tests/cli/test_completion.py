@@ -47,6 +47,7 @@ def offered(words: list[str]) -> list[str]:
 def test_words_actions_and_guards(complete: Complete) -> None:
     assert {"LOST", "LIVE_TRANSACTIONS"} & set(offered(complete("explain", "LO"))) == {"LOST"}
     assert "log-missing" in offered(complete("explain", "log-m"))
+    assert offered(complete("schema", "epochs", "trans")) == ["transactions"]
     assert offered(complete("plan", "re")) == ["resume", "redeliver"]
     assert set(offered(complete("commit", "X", "--override", ""))) == {guard.name for guard in GUARDS}
 

@@ -36,7 +36,7 @@ LINES_OF: dict[str, tuple[str, ...]] = {
     "export": ("halves", "S", "--to", "T/exported"), "diff": ("S", "S"),
     "reconcile": ("S", "--ledger", "T/none.csv"), "bundle": (ID, "--store", "S", "-o", "T/bundle"),
     "prove": ("T/none.json", "--store", "S"), "sql": ("SELECT 1", "S"),
-    "mcp": ("T/none",), "doctor": ("--frob",), "spark-archive": ("--frob",),
+    "mcp": ("T/none",), "schema": ("epochs",), "doctor": ("--frob",), "spark-archive": ("--frob",),
     **{f"{group} {one.NAME}": ("S",) for group in GROUPS for one in in_group(group)},
 }  # fmt: skip
 

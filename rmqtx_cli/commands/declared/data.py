@@ -40,6 +40,7 @@ from rmqtx_cli.options.options import (
     TracedStoreOptions,
     VoiceOptions,
     WhereOption,
+    WideOption,
 )
 from rmqtx_cli.words.text import stored_text
 
@@ -450,7 +451,49 @@ class McpCommand(Command):
     live: LiveOptions
 
 
+class SchemaFormat(StrEnum):
+    """How tables and columns are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    ODCS = "odcs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaCommand(Command):
+    """List the tables of rmqtx, and each column with its type, its unit and its meaning.
+
+    They are the tables of all commands, files and libraries, and of Spark. No store is read. json is one document for
+    programs, with the parts of lists and the values of closed lists; odcs is a contract of the Open Data Contract
+    Standard 3 in YAML, for data catalogues and tools that check data.
+    """
+
+    NAME = "schema"
+    MODULE = "reading.schema"
+    EXAMPLES = (
+        Example("rmqtx schema transactions", "the columns of one table"),
+        Example("rmqtx schema --format json", "all tables, for a program"),
+        Example("rmqtx schema transactions records --format odcs -o rmqtx.yaml", "a contract for two tables"),
+    )
+
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TABLE", autocompletion=completion.tables, help="Names of tables; default: all"),
+    ] = None
+    output_format: Annotated[
+        SchemaFormat | None,
+        typer.Option(
+            "--format", show_default=False,
+            help="table, json or odcs; default: by the suffix of --output (.json, .yaml), else table",
+        ),
+    ] = None
+    output: OutputOption = None
+    wide: WideOption = False
+    voice: VoiceOptions
+
+
 COMMANDS: tuple[type[Command], ...] = (
+    SchemaCommand,
     ExportCommand,
     DiffCommand,
     ReconcileCommand,
