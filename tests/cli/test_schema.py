@@ -201,6 +201,13 @@ def test_into_a_file(rmqtx: Run, tmp_path: Path, file: str, more: tuple[str, ...
     assert (tmp_path / file).read_text("utf-8").startswith(begin)
 
 
+def test_a_suffix_without_a_format_is_refused(rmqtx: Run, tmp_path: Path) -> None:
+    result = rmqtx("schema", "epochs", "-o", tmp_path / "a.parquet")
+    assert result.status == exit_status.USAGE
+    assert "a.parquet: the name of a schema ends in .json, .yaml, .yml, .txt - " in result.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_table_that_does_not_exist(rmqtx: Run) -> None:
     result = rmqtx("schema", "epochs", "transaction", "--format", "json")
     assert (result.status, result.out) == (exit_status.USAGE, "")

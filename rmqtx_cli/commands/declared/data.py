@@ -484,7 +484,7 @@ class SchemaCommand(Command):
         SchemaFormat | None,
         typer.Option(
             "--format", show_default=False,
-            help="table, json or odcs; default: by the suffix of --output (.json, .yaml), else table",
+            help="table, json or odcs; default: by the suffix of --output (.json, .yaml, .txt), else table",
         ),
     ] = None
     output: OutputOption = None

@@ -17,7 +17,7 @@ from rmqtx_cli.commands.declared.data import SchemaCommand, SchemaFormat
 from rmqtx_cli.options.closed_values import closed_values
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, RowForm
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.streams import is_stdout, open_stream
+from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
 from rmqtx_cli.pages.columns_table import COLUMNS, view
 from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
 from rmqtx_cli.pages.glossary import meaning_of
@@ -31,7 +31,8 @@ VERSION = 1
 ODCS_VERSION = "v3.1.0"
 #: Last parts of names that are units, beside those of times.
 _UNITS = ("ms", "bytes", "seconds", "count", "share")
-_SUFFIXES = {".json": SchemaFormat.JSON, ".yaml": SchemaFormat.ODCS, ".yml": SchemaFormat.ODCS}
+_SUFFIXES = {".json": SchemaFormat.JSON, ".yaml": SchemaFormat.ODCS, ".yml": SchemaFormat.ODCS,
+             ".txt": SchemaFormat.TABLE}
 _PURPOSE = "Transactional messages of Apache RocketMQ, as rmqtx reads them from stores of brokers and live brokers."
 _USAGE = "Rows of the commands of rmqtx, of files that they write, of the library and of the data source of Spark."
 _LIMITATIONS = "An unknown value is null. Times are epoch milliseconds, unless --timestamps is given."
@@ -124,9 +125,14 @@ def run(options: SchemaCommand) -> int:
 
 
 def _by_suffix(output: Path | None) -> SchemaFormat:
-    return SchemaFormat.TABLE if is_stdout(output) or output is None else _SUFFIXES.get(
-        output.suffix.lower(), SchemaFormat.TABLE
-    )
+    """Return the format of a file's suffix. Raises: BadRequest for a suffix that names none."""
+    if output is None or is_stdout(output) or is_special(output):
+        return SchemaFormat.TABLE
+    if (suffix := output.suffix.lower()) not in _SUFFIXES:
+        raise BadRequest(
+            f"-o {output}: the name of a schema ends in {', '.join(_SUFFIXES)}", advice="rename FILE, or add --format"
+        )
+    return _SUFFIXES[suffix]
 
 
 def _asked(names: list[str]) -> Mapping[str, pa.Schema]:
