@@ -65,7 +65,7 @@ class Grouped:
 def test_groups_stand_where_they_are_asked_for_and_leave_alone_what_a_command_has_itself() -> None:
     seen: list[Grouped] = []
     function = typer_function(Grouped, seen.append)
-    assert list(inspect.signature(function).parameters) == ["first", "needed", "deep", "timeout"]
+    assert list(inspect.signature(function).parameters) == ["first", "needed", "deep", "timeout", "log_json"]
     own = typer.Typer()
     own.command()(function)
     own(["--needed", "x", "--deep", "2", "--timeout", "7"], prog_name="do", standalone_mode=False)
