@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -48,6 +49,8 @@ PROVED = pa.schema([
 ])  # fmt: skip
 #: Verdicts that are looked up together.
 _GROUP = 1_000
+#: Verdicts that are looked through for the next one of an audit that lacks some.
+_AHEAD = 20_000
 Row = dict[str, Any]
 
 
@@ -166,21 +169,30 @@ class _Proving:
                 yield from self._compared(one, rows.get(_key(one["transaction_id"], one["store"])))
 
     def in_order(self, verdicts: Iterator[Row]) -> Iterator[Row]:
-        """Judge everything again, and compare each verdict; an audit of the same bytes has the same order."""
+        """Judge everything again, and compare each verdict; an audit of the same bytes has the same order.
+
+        A verdict that the audit lacks is passed, if one of the next _AHEAD verdicts is there.
+        """
         reading = audit(self._stores, self._settings_of, at_ms=self.at_ms, columns=PROOF_COLUMNS)
-        current = next(verdicts, None)
+        ahead: deque[Row] = deque()
         for batch in reading:
             rows = self._by_key(pa.Table.from_batches([batch]))
-            while current is not None and (mine := rows.get(_key(current["transaction_id"], current["store"]))):
-                yield from self._compared(current, mine)
-                current = next(verdicts, None)
-        if current is not None:
-            rest = chain([current], verdicts)
-            if self.at_ms is None:
-                yield from self.by_lookup(rest)
-            else:
-                for one in rest:
-                    yield from self._compared(one, None)
+            while rows:
+                ahead.extend(islice(verdicts, _AHEAD - len(ahead)))
+                keys = (_key(one["transaction_id"], one["store"]) for one in ahead)
+                place = next((number for number, key in enumerate(keys) if key in rows), None)
+                if place is None:
+                    break
+                for _ in range(place):
+                    yield from self._compared(ahead.popleft(), None)
+                current = ahead.popleft()
+                yield from self._compared(current, rows.pop(_key(current["transaction_id"], current["store"])))
+        rest = chain(ahead, verdicts)
+        if self.at_ms is None:
+            yield from self.by_lookup(rest)
+        else:
+            for one in rest:
+                yield from self._compared(one, None)
 
     def _by_key(self, rows: pa.Table) -> dict[tuple[str, int | None], Row]:
         found = rows.select(PROOF_COLUMNS).to_pylist()

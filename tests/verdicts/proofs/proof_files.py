@@ -27,12 +27,12 @@ CHECKER = Path(__file__).parents[3] / "examples" / "check_proof.py"
 Json = dict[str, Any]
 
 
-def made(store: Path, file: Path) -> Path:
-    """Write the proof of an audit of a store."""
+def made(store: Path, file: Path, at_ms: int | None = None) -> Path:
+    """Write the proof of an audit of a store, as of a time if one is given."""
     stores, settings_of = opened_stores([store], StoreSettings())
     with file.open("wb") as stream:
-        writer = ProofWriter(stream, stores, settings_of, "audit", None, is_whole=True)
-        reading = audit(stores, settings_of, columns=PROOF_COLUMNS)
+        writer = ProofWriter(stream, stores, settings_of, "audit", at_ms, is_whole=True)
+        reading = audit(stores, settings_of, at_ms=at_ms, columns=PROOF_COLUMNS)
         for _ in writer.watching(reading, reading.batches, lambda rows: rows):
             pass
         writer.finish(reading)

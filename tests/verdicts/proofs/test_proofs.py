@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import rmqtx
 from rmqtx.readers.model.errors import BadText, NoSuchTransaction
 from rmqtx.verdicts.proofs import merkle
 from rmqtx.verdicts.proofs.proof_file import opened_proof
@@ -192,6 +193,24 @@ def test_a_byte_beside_all_evidence_is_found_by_the_tree(
     assert "file" in [row["what"] for row in proved(file, other, Asked(sample=1))]
     shutil.rmtree(other / "commitlog")
     assert checked(file, other)[0] in (1, 10)
+
+
+def test_a_verdict_that_the_copy_lacks_leaves_the_others_comparable(
+    originals: dict[str, tuple[Path, Path]], tmp_path: Path
+) -> None:
+    store = copied(originals["common-5.3.3"][0], tmp_path / "store")
+    file = made(store, tmp_path / "proof.json", at_ms=4_000_000_000_000)
+    whole = proved(file, store)
+    assert {row["result"] for row in whole} == {"same"}
+    ended = [one for one in rmqtx.open(store).audit() if one.state == "ROLLED_BACK" and len(one.half_copies) == 1]
+    offset = ended[len(ended) // 2].half_copies[0].commit_log_offset
+    with (store / "commitlog" / f"{0:020}").open("r+b") as log:
+        log.seek(offset)
+        log.write(bytes(64))
+    rows = proved(file, store)
+    missing = [row["transaction_id"] for row in rows if row["what"] == "verdict" and row["actual"] == "none"]
+    assert missing == [ended[len(ended) // 2].transaction_id]
+    assert sum(row["result"] == "same" for row in rows) > len(whole) // 2
 
 
 @pytest.mark.parametrize("place", rest_is_slow(range(40), quick=6))
