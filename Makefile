@@ -232,6 +232,10 @@ test-lowest: ## tests of readers, rules and commands with the lowest versions of
 dist: ## build sdist, wheel with its bill of materials, locks and wheels for hosts without a network, twice, and compare them: dist/
 	@rm -rf dist && $(PYTHON) deploy/release/build.py dist --wheelhouse
 
+.PHONY: candidate
+candidate: ## make and check a release candidate VERSION (1.0.0rc1) from a clean clone: dist/candidate/; nothing is published
+	@rm -rf dist/candidate && $(PYTHON) deploy/release/candidate.py $${VERSION:-1.0.0rc1} dist/candidate
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
