@@ -51,8 +51,12 @@ class HelpfulGroup(TyperGroup):
         """Return the arguments after the group's own options; without any, `pending` of an own store, else the help."""
         # Typer would raise an error that holds the help text, but an error of rmqtx is one line. The class of Typer's
         # error and its module differ with and without click installed, so it is not raised at all.
-        if not args and ctx.parent is None and not ctx.resilient_parsing and is_typed() and own_store() is not None:
-            args = ["pending"]
+        if not args and ctx.parent is None and not ctx.resilient_parsing and is_typed():
+            own = own_store()
+            if own is not None:
+                args = ["pending"]
+                if own.origin is not None:
+                    say.line(f"rmqtx: {own.place}: the store of {own.origin}, as none was given")
         if not args and not ctx.resilient_parsing:
             say.lines(ctx.get_help())
             raise typer.Exit(exit_status.USAGE)
@@ -169,7 +173,7 @@ class CheckedCommand(TyperCommand):
         if own.origin is not None:
             ctx.meta[_ORIGIN] = own.origin
         elif not given.get("quiet"):
-            say.line(f"rmqtx: {own.place}: this store was found, as none was given")
+            say.line(f"rmqtx: {own.place}: this store was found {own.where}, as none was given")
         return [*args, own.place] if takes_store else ["--store", own.place, *args]
 
     def _configure(self, ctx: Any) -> None:

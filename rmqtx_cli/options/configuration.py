@@ -121,10 +121,11 @@ def environment_store() -> str | None:
 
 
 class OwnStore(NamedTuple):
-    """A store that was not typed. `origin`: what names it; None if it was found in a directory."""
+    """A store that was not typed. `origin`: what names it; None if it was found. `where`: then, words for the place."""
 
     place: str
     origin: str | None
+    where: str = ""
 
 
 def own_store() -> OwnStore | None:
@@ -141,7 +142,7 @@ def own_store() -> OwnStore | None:
     if known.store is not None:
         return OwnStore(known.store, str(known.file))
     found = None if known.namesrv else nearby_store()
-    return None if found is None else OwnStore(found, None)
+    return None if found is None else OwnStore(found.place, None, found.where)
 
 
 def own_name_servers() -> str | None:
