@@ -104,7 +104,7 @@ def test_the_readme_stays_short() -> None:
 
 def test_each_page_is_in_the_menu_of_the_site() -> None:
     menu = (ROOT / "deploy" / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    named = Counter(re.findall(r"[\w/]+\.md", menu))
+    named = Counter(re.findall(r"[\w/-]+\.md", menu))
     assert set(named) == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     assert set(named.values()) == {1}
 
