@@ -27,7 +27,7 @@ from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.data_source import RmqtxDataSource
 from rmqtx.spark_tasks.jobs import reconcile as reconcile_job
-from rmqtx.spark_tasks.jobs.audit import transactions
+from rmqtx.spark_tasks.jobs.audit import transactions, unread_in
 from rmqtx.spark_tasks.jobs.scan import run_job, spark_reader
 from rmqtx.spark_tasks.jobs.verdict_folder import write_into
 from rmqtx.spark_tasks.session.errors import translated
@@ -126,8 +126,10 @@ def audit(
         judged = transactions(
             spark, stores, Settings(options), at_ms=options.at_ms, split_bytes=split_bytes, reading=reading
         )
+        if any(one.traces is not None for one in reading.evidence.values()):
+            reading.add_findings(unread_in(judged.frame))
     return Audit(
-        judged.frame, findings_table(reading.findings), reading.coverage_table(),
+        judged.frame.select(TRANSACTIONS.names), findings_table(reading.findings), reading.coverage_table(),
         tuple(dict.fromkeys(note.text for note in reading.notes)), tuple(stores), judged.release,
     )
 

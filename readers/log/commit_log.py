@@ -19,7 +19,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.segments import Segment
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, is_bundle
 
 _TYPE_NAMES = ("none", "prepared", "commit", "rollback")
 
@@ -148,6 +148,13 @@ def written_end_offset(segments: tuple[Segment, ...]) -> int:
     """Return the approximate commit-log offset where a log's data ends; 0 without data."""
     last = last_with_data(segments)
     return next((last + written_bytes(segment) for segment in segments if segment.base_offset == last), 0)
+
+
+def data_end_offset(store: Store) -> int:
+    """Return the approximate commit-log offset where a store's log ends; the log of a bundle has holes."""
+    if is_bundle(store):
+        return max(one.end_offset for one in store.commit_log)
+    return written_end_offset(store.commit_log)
 
 
 def log_bytes(segments: tuple[Segment, ...]) -> int:

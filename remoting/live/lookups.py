@@ -221,6 +221,7 @@ def _reading(
         {fact.root: fact.view() for fact in known}, tuple(schema.names),
         {fact.root: fact.evidence() for fact in known} if with_check else {},
         {fact.root: fact.future for fact in known if fact.future is not None},
+        tuple(fact.copies for fact in known),
     )
     judged = judging.judged(witnesses)
     del witnesses

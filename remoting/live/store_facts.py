@@ -128,7 +128,7 @@ class LiveStore:
         return StoreEvidence(
             settings.version_low, settings.version_high, stop=stop, conf=settings.given, has_proxy=self.has_proxy,
             read=frozenset({FILES, WIRE, TRACE}), traces=self.traces,
-            op_interval_ms=settings.transaction_op_batch_interval_ms, copies=self.copies,
+            op_interval_ms=settings.transaction_op_batch_interval_ms,
         )
 
     def describe(self, *, verbose: bool = False) -> str:

@@ -99,7 +99,8 @@ def _contradiction(
     action: ActKind, named: RecordPlace, before: Transaction, after: Transaction
 ) -> str | None:
     fresh = set(after.flags) - set(before.flags)
-    if action == ActKind.REDELIVER and before.state == State.ROLLED_BACK:
+    is_redelivered = action == ActKind.REDELIVER and before.state == State.ROLLED_BACK
+    if is_redelivered or (action in DELIVERING and before.state == State.LOST):  # LOST: the op message of another one
         fresh.discard("commit_after_rollback")  # what was asked for
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:

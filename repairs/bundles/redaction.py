@@ -23,6 +23,7 @@ from rmqtx.readers.log.properties import (
     HALF_MARK,
     IMMUNITY,
     KEYS,
+    ORIGIN,
     PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -67,7 +68,7 @@ OP_TOPICS = frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})
 _OP_TOPICS = frozenset(topic.encode() for topic in OP_TOPICS)
 _PREFIXES = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"%")
 #: Properties of RocketMQ (MessageConst) whose values come from applications.
-_NAMED = {KEYS, TAGS, UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, REAL_TOPIC, "RETRY_TOPIC", "ORIGIN_MESSAGE_ID",
+_NAMED = {KEYS, TAGS, UNIQ_KEY, ORIGIN, TRANSACTION_ID, PRODUCER_GROUP, REAL_TOPIC, "RETRY_TOPIC", "ORIGIN_MESSAGE_ID",
           "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "CLUSTER", "__SHARDINGKEY", "MSG_REGION", "TRACE_CONTEXT",
           "INNER_MULTI_DISPATCH", "BORN_HOST"}
 #: Properties whose values stay if they are numbers or booleans.

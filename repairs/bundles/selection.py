@@ -29,6 +29,7 @@ from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
+from rmqtx.verdicts.model.marked_copies import REDELIVERED, FileCopies
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Most damaged bytes that are kept of a range; of the rest only the place is kept.
@@ -100,6 +101,9 @@ class Selection:
                 known.add(row["transaction_id"])
                 (self.rows if asked else self.brought).append(row)
                 self.add_records(entry["commit_log_offset"] for name in WITNESSES for entry in row[name])
+                if REDELIVERED in row["flags"]:
+                    copies = FileCopies(self.store).of({row["transaction_id"]: row["topic"]})
+                    self.add_records(one.record.commit_log_offset for some in copies.values() for one in some)
 
     def kept_ranges(self) -> list[KeptRange]:
         """Return all kept ranges of the log. Order: offset ascending, without overlaps: records take precedence."""

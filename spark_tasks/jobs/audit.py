@@ -10,6 +10,7 @@ task larger than others. Spark moves Arrow bytes, never a row for each transacti
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ from rmqtx.readers.log.commit_log import last_with_data, log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from rmqtx.readers.log.splits import SplitPlan
 from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.joins import joined_marks, unresolved
-from rmqtx.spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
+from rmqtx.spark_tasks.jobs.verdicts import JUDGED, UNREAD, HandedOver, Judge, RowForm, as_rows, without_unread
 from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
     FACTS,
@@ -51,7 +53,6 @@ from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, witho
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judge import chosen_schema
@@ -99,13 +100,11 @@ def _audit(
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
                 show_phase(task.progress, "writing", 0, 1)
-                are_searched = False
-                for batch in way.taken(judged, sizes_bytes):
+                for given in way.taken(judged, sizes_bytes):
+                    batch, unread = without_unread(given)
+                    reading.add_findings(unread)
                     reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
-                    are_searched |= bool({*batch["state"].unique().to_pylist()} & {State.PENDING, State.DISCARDED})
                     yield batch
-                if are_searched:  # the findings of the tasks stay there
-                    reading.search_traces()
             finally:
                 judged.unpersist()
         finally:
@@ -116,13 +115,19 @@ def _audit(
 class Judged:
     """The verdicts of an audit as a DataFrame with the columns of TRANSACTIONS, to join, filter and write with Spark.
 
-    The logs were scanned, once; each action on `frame` judges again, from the scan. `tasks_count`: the tasks of this,
-    and the number that joins of the verdicts should have.
+    The logs were scanned, once; each action on `frame` judges again, from the scan. Its last column is UNREAD, which
+    `unread_in` reads. `tasks_count`: the tasks of this, and the number that joins of the verdicts should have.
     """
 
     frame: DataFrame
     tasks_count: int
     release: Callable[[], None]
+
+
+def unread_in(frame: DataFrame) -> list[Finding]:
+    """Return what could not be read of traces, from a frame with the column UNREAD."""
+    rows = frame.where(frame[UNREAD.name].isNotNull()).select(UNREAD.name).collect()
+    return list(dict.fromkeys(one for row in rows for one in pickle.loads(row[0])))
 
 
 def transactions(
@@ -141,7 +146,7 @@ def transactions(
     reading = VerdictReading(TRANSACTIONS, []) if reading is None else reading
     task = SparkAudit(spark, stores, settings_of, reading, at_ms, split_bytes, None)
     try:
-        frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
+        frame = task.judged(as_rows, spark_schema(TRANSACTIONS.append(UNREAD)))
     except BaseException:
         task.release()
         raise
@@ -204,6 +209,7 @@ class SparkAudit:
             self._views(known), columns,
             {found.facts.store.root: evidence for found, evidence in concluded if found.facts.past_ms is None},
             {root: fact.predicted for root, fact in known.items()},
+            tuple(fact.copies for fact in known.values()),
         )
         judging.report(self._reading)
         judge = Judge(Shared.of(judging), form)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store
-from rmqtx.spark_tasks.jobs.audit import Judged, transactions
+from rmqtx.spark_tasks.jobs.audit import Judged, transactions, unread_in
+from rmqtx.spark_tasks.jobs.verdicts import UNREAD
 from rmqtx.spark_tasks.session.progress import described
 from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
@@ -51,12 +52,12 @@ def differences(
             )
             kept.callback(sides[-1].release)
         tasks_count = max(side.tasks_count for side in sides)
-        narrow = [narrowed(side.frame, max(BUCKETS_MIN, tasks_count)) for side in sides]
         observed = [Observation(), Observation()]
-        counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(narrow, observed, strict=True)]
-        grouped = [side.groupBy(_BUCKET) for side in counted]
+        measures = sql.count("*").alias("rows"), sql.count(UNREAD.name).alias("unread")
+        counted = [side.frame.observe(one, *measures) for side, one in zip(sides, observed, strict=True)]
+        grouped = [narrowed(side, max(BUCKETS_MIN, tasks_count)).groupBy(_BUCKET) for side in counted]
         found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
-        reading.batches = _rows(found, tasks_count, [] if sizes is None else sizes, observed, kept.pop_all())
+        reading.batches = _rows(found, sides, [] if sizes is None else sizes, observed, kept.pop_all(), reading)
     return reading
 
 
@@ -76,10 +77,15 @@ def _different(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def _rows(
-    frame: DataFrame, tasks_count: int, sizes: list[int], observed: list[Observation], kept: ExitStack
+    frame: DataFrame, sides: list[Judged], sizes: list[int], observed: list[Observation], kept: ExitStack,
+    reading: VerdictReading,
 ) -> Iterator[pa.RecordBatch]:
     spark = frame.sparkSession
+    tasks_count = max(side.tasks_count for side in sides)
     with kept, shuffles_of(spark, tasks_count), described(spark, "diff: compare the audits"):
         table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+        for side, one in zip(sides, observed, strict=True):
+            if one.get["unread"]:  # rare: the transactions are judged again
+                reading.add_findings(unread_in(side.frame))
     sizes[:] = [int(one.get["rows"]) for one in observed]
     yield from table.to_batches()

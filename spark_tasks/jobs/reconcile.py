@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import Store
-from rmqtx.spark_tasks.jobs.audit import Judged, transactions
+from rmqtx.spark_tasks.jobs.audit import Judged, transactions, unread_in
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
@@ -61,11 +61,13 @@ def reconcile(
     """
     reading = VerdictReading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
-    reading.batches = _handed_over(verdicts, ledger, fit)
+    reading.batches = _handed_over(verdicts, ledger, fit, reading)
     return reading
 
 
-def _handed_over(verdicts: Judged, ledger: FrameLedger, fit: LedgerFit | None) -> Iterator[pa.RecordBatch]:
+def _handed_over(
+    verdicts: Judged, ledger: FrameLedger, fit: LedgerFit | None, reading: VerdictReading
+) -> Iterator[pa.RecordBatch]:
     spark = verdicts.frame.sparkSession
     with handover(spark) as way, ExitStack() as stack:
         stack.callback(verdicts.release)
@@ -76,23 +78,30 @@ def _handed_over(verdicts: Judged, ledger: FrameLedger, fit: LedgerFit | None) -
             return frame.persist()
 
         with shuffles_of(spark, verdicts.tasks_count):
-            frame = way.keeps(_advised(verdicts.frame, ledger, way, kept, fit))
+            identified = kept(_identified(verdicts.frame))
+            frame = way.keeps(_advised(identified, ledger, way, kept, fit))
             stack.callback(frame.unpersist)
             sizes_bytes = way.computed(frame, "reconcile: compare with the ledger")
+            reading.add_findings(unread_in(identified))
         yield from way.taken(frame, sizes_bytes)
 
 
+def _identified(verdicts: DataFrame) -> DataFrame:
+    """Return verdicts with the column `identity`."""
+    from pyspark.sql import functions as sql
+
+    words = (sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
+    return verdicts.withColumn("identity", sql.concat_ws(_SEPARATOR, *words))
+
+
 def _advised(
-    verdicts: DataFrame, ledger: FrameLedger, way: Handover, kept: Callable[[DataFrame], DataFrame],
+    identified: DataFrame, ledger: FrameLedger, way: Handover, kept: Callable[[DataFrame], DataFrame],
     fit: LedgerFit | None,
 ) -> DataFrame:
-    """Return verdicts (columns of TRANSACTIONS) with the ledger's value, as handed-over rows of RECONCILED."""
+    """Return identified verdicts with the ledger's value, as handed-over rows of RECONCILED."""
     from pyspark.sql import functions as sql
 
     terms = ledger.terms
-    identified = kept(verdicts.withColumn("identity", sql.concat_ws(
-        _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
-    )))  # fmt: skip
     keys = identified.select("identity", *terms.match.columns).mapInArrow(_Keys(terms.match), _KEYS).distinct()
     words = ledger.frame.mapInArrow(_Words(terms), _WORDS)
     if fit is not None:  # the ledger is read once

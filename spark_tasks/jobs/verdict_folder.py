@@ -13,6 +13,7 @@ from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.audit import SparkAudit
+from rmqtx.spark_tasks.jobs.verdicts import without_unread
 from rmqtx.spark_tasks.session.progress import Phase, described, tracked
 from rmqtx.spark_tasks.session.tasks import working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
@@ -28,7 +29,7 @@ WRITTEN_COLUMNS = "written binary"
 
 @dataclass(frozen=True, slots=True)
 class IntoFolder:
-    """The form of verdicts that are written where they are judged: a row names the files of a task."""
+    """The form of verdicts that are written where they are judged: a row has the files and findings of a task."""
 
     folder: VerdictFolder
 
@@ -37,8 +38,9 @@ class IntoFolder:
 
         Raises: UnwritableFile.
         """
-        written = self.folder.write(partition, verdicts)
-        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]}, _WRITTEN)
+        rows, unread = without_unread(verdicts)
+        written = self.folder.write(partition, rows)
+        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps((written, unread))]}, _WRITTEN)
 
 
 def audit_into(
@@ -66,14 +68,16 @@ def audit_into(
             rows = frame.collect()
     finally:
         task.release()
-    return reading, [pickle.loads(row["written"]) for row in rows]
+    written = [pickle.loads(row["written"]) for row in rows]
+    reading.add_findings(finding for _, unread in written for finding in unread)
+    return reading, [one for one, _ in written]
 
 
 def write_into(spark: SparkSession, folder: VerdictFolder, verdicts: DataFrame) -> list[Written]:
     """Write a frame of verdicts, with all columns of TRANSACTIONS, into a folder that has begun."""
     with described(spark, "write the verdicts"):
         rows = verdicts.mapInArrow(_WriteRows(folder), WRITTEN_COLUMNS).collect()
-    return [pickle.loads(row["written"]) for row in rows]
+    return [pickle.loads(row["written"])[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import MARKS
 from rmqtx.spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
 from rmqtx.spark_tasks.session.handover import Handover
@@ -18,7 +21,10 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The columns of ROWS that the task needs; `key` is the partition.
 JUDGED = ("split", "store", "key", "witness", "data")
+#: The last column of the verdicts of a task: in the first row what it could not read of traces, pickled; else null.
+UNREAD = pa.field("unread_traces", pa.binary())
 RowForm = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
 class Judge:
     """Judges the witnesses of one partition, or of several partitions with common transactions.
 
-    Shape: `judging` has the stores in the order of their numbers. The verdicts do not depend on the order of rows.
+    Shape: `judging` has the stores in the order of their numbers; the verdicts have the column UNREAD too, and do not
+           depend on the order of rows.
     """
 
     judging: Shared[Judging]
@@ -58,8 +65,26 @@ class Judge:
             with working():
                 judging = self.judging.value
                 witnesses = _witnesses(pa.Table.from_batches(given), tuple(judging.views))
+                judging.forget_unread_traces()
                 verdicts = judging.with_causes(judging.judged(witnesses))
+                verdicts = _with_unread(verdicts, judging.unread_traces)
                 yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
+
+
+def _with_unread(verdicts: pa.Table, findings: list[Finding]) -> pa.Table:
+    unread = pa.nulls(verdicts.num_rows, UNREAD.type)
+    if findings and verdicts.num_rows:
+        first = pa.array([pickle.dumps(findings)], UNREAD.type)
+        unread = pa.concat_arrays([first, unread.slice(1)])
+    return verdicts.append_column(UNREAD, unread)
+
+
+def without_unread(verdicts: _Rows) -> tuple[_Rows, list[Finding]]:
+    """Return verdicts without the column UNREAD, and the findings in it."""
+    if UNREAD.name not in verdicts.schema.names:
+        return verdicts, []
+    findings = [one for data in verdicts[UNREAD.name].drop_null() for one in pickle.loads(data.as_py())]
+    return verdicts.drop_columns([UNREAD.name]), findings
 
 
 def _witnesses(rows: pa.Table, roots: tuple[str, ...]) -> Witnesses:

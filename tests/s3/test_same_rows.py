@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,13 @@ from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
 from tests.forge.stores import settings_of
 from tests.representatives import rest_is_slow
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import S3Server
 from tests.s3.tasks import records_of
+from tests.verdicts.audit.test_marked_copies import flagged, one_of, with_copy
 
 STORES = ["common-5.3.3", "killed-4.4.0", "multipath-5.1.4", "cqext-4.9.7", "batchcq-5.5.0"]
 VERBS = [
@@ -123,3 +126,13 @@ def test_requests_are_few(s3: S3Server, copied: Copied, rmqtx: Run) -> None:
         again = [request for request, count in Counter(requests).items() if count > 1]
         assert len(again) <= 1, again
         assert all(request.endswith("%2Fcommitlog%2F") for request in again), again
+
+
+def test_redelivered_copies_have_their_flag(s3: S3Server, tmp_path: Path) -> None:
+    """The scan finds them: of many transactions the index is not asked, which takes requests for each."""
+    identity, topic = one_of("rollback")
+    root = with_copy(tmp_path, identity, topic)
+    store = open_store(s3.upload(root, "evidence/redelivered"))
+    for at_ms in (None, 4_000_000_000_000):
+        assert flagged(audit([store], settings_of("common-5.3.3"), at_ms=at_ms).table()) == [identity]
+    assert flagged(show([store], settings_of("common-5.3.3"), identity).table()) == [identity]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage import open_file
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
@@ -30,6 +31,7 @@ from tests.forge.stores import copy_of, opened, settings_of
 from tests.forge.volume import build
 from tests.representatives import rest_is_slow
 from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, require_plan
+from tests.verdicts.causes.test_traces import torn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,10 +82,13 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
 
 
 def test_causes_of_whole_groups_are_those_here(spark: SparkSession, tmp_path: Path) -> None:
+    """And what the tasks cannot read of traces is a finding."""
     stores = [opened("parallel-5.3.3"), open_store(field_stores("group-shared-5.3.3", tmp_path) / "store")]
+    stores.append(torn(tmp_path / "torn")[0])
     wanted = answers(local_audit.audit(stores, broker_settings))
     assert on_spark(spark, stores, broker_settings) == wanted
     assert len(wanted["group_causes"]) == 2
+    assert any("trace-unreadable" in finding for finding in wanted["findings"])
 
 
 def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:
@@ -227,12 +232,16 @@ def test_pieces_stay_large_enough_to_be_worth_sending(exponent: int) -> None:
         assert split_bytes / 1400 * partition_bytes / total_bytes >= 30
 
 
-def test_rows_as_a_frame(spark: SparkSession) -> None:
+def test_rows_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     name = "masked-4.9.7"
-    judged = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES)
-    table = judged.frame.toArrow()
+    stores = [opened(name), torn(tmp_path / "torn")[0]]
+    judged = spark_audit.transactions(spark, stores, settings_of(name), split_bytes=SPLIT_BYTES)
+    table = judged.frame.select(TRANSACTIONS.names).toArrow()
+    unread = spark_audit.unread_in(judged.frame)
     judged.release()
-    wanted = local_audit.audit([opened(name)], settings_of(name)).table()
+    reading = local_audit.audit(stores, settings_of(name))
+    wanted = reading.table()
+    assert unread == [one for one in reading.findings if one.code == "trace-unreadable"] != []
     found, expected = (
         sorted(json.dumps(row, sort_keys=True) for row in rows.to_pylist()) for rows in (table, wanted)
     )

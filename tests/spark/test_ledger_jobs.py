@@ -35,6 +35,7 @@ from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.spark.jars import SQLITE, jar
+from tests.verdicts.causes.test_traces import torn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,16 +153,19 @@ def test_a_word_in_every_transaction_is_one_key(spark: SparkSession, tmp_path: P
             assert (row["ledger_word"], row["transactions_count"]) == ("several", sharing)
 
 
-def test_diff_gives_the_local_rows(spark: SparkSession) -> None:
+def test_diff_gives_the_local_rows(spark: SparkSession, tmp_path: Path) -> None:
     store, settings = opened(ledgers.NAME), settings_of(ledgers.NAME)
-    sides = ([store], ledgers.middle_ms()), ([store], None)
+    sides = ([store], ledgers.middle_ms()), ([store, torn(tmp_path / "torn")[0]], None)
     sizes = [0, 0]
-    found = spark_diff.differences(spark, *sides, settings, split_bytes=SPLIT, sizes=sizes).table().to_pylist()
+    reading = spark_diff.differences(spark, *sides, settings, split_bytes=SPLIT, sizes=sizes)
+    found = reading.table().to_pylist()
+    audits = [audit(stores, settings, at_ms=at_ms) for stores, at_ms in sides]
+    wanted = [row for batch in differences(*audits) for row in batch.to_pylist()]
     assert sizes == [audit(stores, settings, at_ms=at_ms).table().num_rows for stores, at_ms in sides]
-    local = differences(*(audit(stores, settings, at_ms=at_ms) for stores, at_ms in sides))
-    wanted = [row for batch in local for row in batch.to_pylist()]
     assert len(wanted) > 10
     assert in_order(found) == in_order(wanted)
+    assert {*reading.findings} == {finding for one in audits for finding in one.findings}
+    assert "trace-unreadable" in {finding.code for finding in reading.findings}
 
 
 def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -197,13 +201,14 @@ def test_damage_is_told_as_locally(spark: SparkSession, tmp_path: Path) -> None:
         log.seek(next(row for row in corpus.expected(ledgers.NAME))["half_commit_log_offset"] + 4)
         log.write(b"\xff" * 40)
     store, settings = open_store(root), settings_of(ledgers.NAME)
-    local = audit([store], settings)
+    stores = [store, torn(tmp_path / "torn")[0]]
+    local = audit(stores, settings)
     list(local)
-    assert local.findings
+    assert {"trace-unreadable"} < {finding.code for finding in local.findings}
     ledger = read_ledger(spark, ledgers.written("csv", tmp_path), None, ("order_id",))
     done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
     reading = spark_reconcile.reconcile(
-        spark, [store], settings, spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, done, done)), split_bytes=SPLIT
+        spark, stores, settings, spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, done, done)), split_bytes=SPLIT
     )
     list(reading)
     answers, wanted = (sorted(finding.line() for finding in one.findings) for one in (reading, local))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
-from rmqtx.spark_tasks.session.tasks import CALL_BYTES, Packs, in_tasks, packed, results
+from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan, plan_splits
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.spark_tasks.jobs.verdicts import Judge, as_rows, without_unread
+from rmqtx.spark_tasks.jobs.witnesses import ROWS, ScanForWitnesses
+from rmqtx.spark_tasks.session.tasks import CALL_BYTES, Packs, Shared, in_tasks, packed, results
+from rmqtx.verdicts.causes.judging import Judging
+from rmqtx.verdicts.evidence.store_facts import begin
+from tests.verdicts.causes.test_traces import torn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,3 +87,16 @@ def test_a_task_calls_the_function_for_each_of_its_numbers(spark: SparkSession) 
     assert [(row["number"], row["task"]) for row in rows] == [
         (0, 0), (1, 0), (2, 0), (3, 1), *((number, 2) for number in range(4, 9)),
     ]  # fmt: skip
+
+
+def test_what_a_task_cannot_read_of_traces_comes_with_its_verdicts(tmp_path: Path) -> None:
+    """Once in each task, although the worker keeps the facts of the stores for all of them."""
+    store, place = torn(tmp_path / "torn")
+    judging = Judging.of(begin([store], broker_settings), TRANSACTIONS.names)
+    scan = ScanForWitnesses(Shared.of(plan_splits([store])), 1, None, is_accelerated=False)
+    rows = [batch for batch in scan(0) if batch["kind"][0].as_py() == ROWS]
+    judge = Judge(Shared.of(judging), as_rows)
+    for _ in range(2):
+        verdicts, unread = without_unread(pa.Table.from_batches(judge(rows)))
+        assert (verdicts.num_rows, verdicts.schema.names) == (1, TRANSACTIONS.names)
+        assert [(one.code, one.commit_log_offset) for one in unread] == [("trace-unreadable", place)]

@@ -196,7 +196,7 @@ def _audit(
             else:
                 for number, (judged, habits, unread) in enumerate(pool.run(_judge_somewhere, tasks)):
                     reading.habits.update(habits)
-                    reading.findings.extend(one for one in unread if one not in reading.findings)
+                    reading.add_findings(unread)
                     show_phase(progress, "judging", number + 1, len(tasks))
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 

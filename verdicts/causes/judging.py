@@ -25,7 +25,7 @@ from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.model.group_habits import Habits
-from rmqtx.verdicts.model.marked_copies import NEEDED, FileCopies, with_copies
+from rmqtx.verdicts.model.marked_copies import NEEDED, MarkedCopies, with_copies
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, StoreEvidence
@@ -43,13 +43,15 @@ class Judging:
     """What witnesses become rows by; it can be passed to another process.
 
     Shape: by store: `views`, which the rules of states read, with the future; `evidence`, which the rules of causes
-           read; `predicted`, what the check will do. `columns` of the rows: with `causes` only if these are needed.
+           read; `predicted`, what the check will do. `copies`: what rmqtx redelivered. `columns` of the rows: with
+           `causes` only if these are needed.
     """
 
     views: Mapping[str, StoreView]
     columns: tuple[str, ...]
     evidence: Mapping[str, StoreEvidence] = field(default_factory=dict)
     predicted: Mapping[str, Prediction] = field(default_factory=dict)
+    copies: tuple[MarkedCopies, ...] = ()
 
     @classmethod
     def of(cls, facts: Mapping[str, StoreFacts], columns: Iterable[str]) -> Judging:
@@ -59,7 +61,8 @@ class Judging:
     def informed(self, facts: Mapping[str, StoreFacts]) -> Judging:
         """Return the same with what causes and pages need of the stores; evidence only if it is of the present."""
         evidence = {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}
-        return replace(self, evidence=evidence, predicted={root: fact.predicted for root, fact in facts.items()})
+        predicted = {root: fact.predicted for root, fact in facts.items()}
+        return replace(self, evidence=evidence, predicted=predicted, copies=tuple(one.copies for one in facts.values()))
 
     def judged(self, witnesses: Witnesses) -> pa.Table:
         """Return the verdict on each transaction, with its dates, and the columns that its causes and copies need."""
@@ -70,7 +73,7 @@ class Judging:
         """Return judged rows with their causes, and the flag of those with a redelivered copy, in the columns."""
         found = strengths.with_causes(rows, self.evidence) if self._has_causes else rows
         if self._shows_copies:
-            found = with_copies(found, [one.copies for one in self.evidence.values() if one.copies is not None])
+            found = with_copies(found, self.copies)
         return found.select([name for name in self.columns if name in found.schema.names])
 
     def habits(self, rows: pa.Table) -> Habits:
@@ -81,6 +84,12 @@ class Judging:
     def unread_traces(self) -> list[Finding]:
         """What could not be read of message traces, as far as these were searched."""
         return [finding for one in self.evidence.values() if one.traces is not None for finding in one.traces.findings]
+
+    def forget_unread_traces(self) -> None:
+        """Begin again without findings of traces, where the same facts judge for several tasks."""
+        for one in self.evidence.values():
+            if one.traces is not None:
+                one.traces.findings.clear()
 
     def report(self, reading: VerdictReading) -> None:
         """Add what is known of the stores to a reading."""
@@ -128,7 +137,6 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         op_interval_ms=settings.transaction_op_batch_interval_ms,
         traces=traces, read=frozenset({FILES} if traces is None else {FILES, TRACE}),
         light_halves=halves_in_light_queues(facts.store),
-        copies=FileCopies(facts.store),
     )
 
 

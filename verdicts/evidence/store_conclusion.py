@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.missing.hidden_records import bounded
 from rmqtx.verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
+from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx.verdicts.startup.log_cut import log_cut
 from rmqtx.verdicts.startup.queues import QueueFacts
@@ -123,6 +125,7 @@ def conclude(
         beside=beside,
         half_numbers=numbers,
         has_prepared=splits.has_prepared,
+        seen_copies=_joined_copies(scanned),
     )  # fmt: skip
     checked: list[QueueFacts] = []
     log_end = 0
@@ -147,6 +150,11 @@ def conclude(
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )
+
+
+def _joined_copies(scanned: list[SplitFacts]) -> SeenCopies | None:
+    searched = [part.copies for part in scanned if part.copies is not None]
+    return SeenCopies(itertools.chain.from_iterable(searched)) if searched else None
 
 
 class _AllSplits:

@@ -30,6 +30,7 @@ from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies, SeenCopies
 from rmqtx.verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
 from rmqtx.verdicts.model.verdict_inputs import (
     DoubtfulEnd,
@@ -85,7 +86,8 @@ class StoreFacts:
     `past_ms`: the time before the end of the store as of which it is judged, if any. `clock_ms`: what counts as "now":
     the time of reading, or a given time after the end of the store. `first_time_ms`: of the first record of the log,
     for a past time; else 0. `future`: what the next start and the check do; None for a past time.
-    `has_prepared`: the log has prepared records or ROLLBACK records, of the designs before 4.3.
+    `has_prepared`: the log has prepared records or ROLLBACK records, of the designs before 4.3. `seen_copies`: what
+    rmqtx redelivered, of which the scan of the log searched; None if it did not.
     """
 
     store: Store
@@ -110,6 +112,7 @@ class StoreFacts:
     clock_ms: int = 0
     future: Prediction | None = None
     has_prepared: bool = False
+    seen_copies: SeenCopies | None = None
     windows: CheckWindows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,6 +164,11 @@ class StoreFacts:
             half_numbers=self.half_numbers,
             idle_ops=idle_ops(self.findings),
         )
+
+    @property
+    def copies(self) -> MarkedCopies:
+        """The copies that rmqtx redelivered: those that the scan found, else those that the index finds."""
+        return FileCopies(self.store, self.past_ms) if self.seen_copies is None else self.seen_copies
 
     @property
     def predicted(self) -> Prediction:

@@ -49,6 +49,7 @@ from rmqtx.verdicts.ends.unfound_entries import unfound_entries
 from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from rmqtx.verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
+from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 from rmqtx.verdicts.startup.log_cut import earliest_read, unaccepted_bodies
 
@@ -69,7 +70,7 @@ class SplitFacts:
            ROLLBACK records of the design before. `queues`: the queues of the check compared with the split, None if
            they were not; `old_records`: those of a store with a state table. `body_breaks`: rows [from, to) of the
            file, records whose body does not match its CRC and that the next start may read. `end_offset`: the place
-           past the last record, 0 without one.
+           past the last record, 0 without one. `copies`: what rmqtx redelivered; None if it was not searched for.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -99,6 +100,7 @@ class SplitFacts:
     body_breaks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     end_offset: int = 0
     error: SourceError | None = None
+    copies: SeenCopies | None = None
 
     @property
     def is_segment_ended(self) -> bool:
@@ -148,12 +150,14 @@ IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 _WRITTEN_BY_THE_CHECK = (HALF_TOPIC, DISCARD_TOPIC)
 
 
-def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
+def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False) -> SplitWitnesses:
     """Return the witnesses in one split; records stored after `at_ms` are skipped.
 
+    `with_copies`: search for what rmqtx redelivered too, which takes a fifth of the time; otherwise this is done only
+    where requests take longer than the search (a store that is read over a network), as each look-up takes some.
     Damage: spans and findings of `facts`; if the rest of a file cannot be read, `error` has the cause.
     """
-    facts = SplitFacts(split)
+    facts = SplitFacts(split, copies=SeenCopies() if with_copies or split.store.is_remote else None)
     result = SplitWitnesses(facts)
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
@@ -173,6 +177,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
             kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
                 _note_later(facts, block.within(at_ms + 1, None))
+            if facts.copies is not None:
+                facts.copies.add(kept, split.store.root)
             _add_block(result, ops, kept)
     except SourceError as error:
         facts.error = error

@@ -37,7 +37,7 @@ from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
@@ -115,6 +115,7 @@ _KEPT = {
         "checkpoint of this version",
         pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
                    *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside", "evidence")),
+                   needed("copies", list_of(pa.string())),
                    *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),
                    needed("foreign", list_of(struct_of(MisdirectedDecision)))]),
         is_open=True,

@@ -128,7 +128,7 @@ class Follower:
                 step.bytes_read += log.bytes_read
                 step.bytes_forgotten += log.bytes_forgotten
                 step.has_grown |= log.has_grown
-            yield from self._judge(step, judging)
+            yield from self._judge(step, judging, {log.store.root: log for log in logs})
             if step.bytes_forgotten:
                 self._database.shrink()
 
@@ -160,7 +160,8 @@ class Follower:
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:
                 self._keep_damaged(log, conclusion)
-                words = view_words(judging.views[log.store.root], judging.evidence[log.store.root])
+                root = log.store.root
+                words = view_words(judging.views[root], judging.evidence[root], conclusion.facts.seen_copies or ())
                 if database.meta("judges_all") is None:
                     mark_unsettled(database, log.number, database.of_store(log.number, "view"), words)
                 database.set_of_store(log.number, "view", words)
@@ -201,7 +202,9 @@ class Follower:
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
-    def _judge(self, step: FollowStep, judging: Judging) -> Iterator[pa.RecordBatch]:
+    def _judge(
+        self, step: FollowStep, judging: Judging, logs: Mapping[str, LogFollower]
+    ) -> Iterator[pa.RecordBatch]:
         groups = self._groups()
         while chosen := self._chunk(groups):
             self._database.choose(chosen)
@@ -217,6 +220,10 @@ class Follower:
                 )
                 if self._changes is not None:
                     self._changes.add(compared.verdicts, now, before)
+                for finding in judging.unread_traces:
+                    if finding not in step.findings:
+                        step.findings.append(finding)
+                        logs[finding.store].keep(finding)
 
     def _groups(self) -> dict[int, frozenset[int]]:
         """Return for each identity the group that is judged together."""

@@ -21,6 +21,7 @@ from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import Split, SplitPlan
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import FileChanged, SourceError
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
@@ -30,10 +31,12 @@ from rmqtx.verdicts.follow.segment_notes import Place, SegmentNotes
 from rmqtx.verdicts.follow.split_reader import SplitReader
 from rmqtx.verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
 from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
+from rmqtx.verdicts.model.marked_copies import SeenCopies
 
 #: If a log grew by more than this while it was read, reading continues before anything is judged.
 _TAIL_BYTES_MAX = 64 << 20
 _BACK_BYTES = 64 << 10
+_UNREAD = "trace-unreadable"
 
 
 class LogFollower:
@@ -49,6 +52,7 @@ class LogFollower:
         self.has_grown = False
         self._database = database
         self._place = Place(**database.of_store(self.number, "place"))
+        self._carried: list[Finding] = []
 
     @property
     def offset(self) -> int:
@@ -181,6 +185,8 @@ class LogFollower:
             digest = _digest(self.store, place.offset)
             if digest is not None:
                 place.anchor, place.digest = place.offset, digest
+            for finding in self._carried:
+                self.keep(finding)
             self._keep_place()
 
     def _cut_tail(self) -> None:
@@ -190,6 +196,8 @@ class LogFollower:
         offset = self._place.offset
         self._database.drop(self.number, offset, 2**63 - 1)
         for base, (_, noted) in self._segments().items():
+            # The record at the offset is the same; judging reads no trace of it again.
+            self._carried += [one for one in noted.findings if (one.code, one.commit_log_offset) == (_UNREAD, offset)]
             if base >= offset:
                 self._database.connection.execute(
                     "DELETE FROM segments WHERE store = ? AND base_offset = ?", (self.number, base)
@@ -252,6 +260,14 @@ class LogFollower:
         self._place.compared |= compared_slots(self.store, counts, self._place.offset)
         return counts
 
+    def keep(self, finding: Finding) -> None:
+        """Keep a finding about a record, for the steps after this one; in a transaction."""
+        segment = next((one for one in self.store.commit_log if one.file == finding.file), None)
+        noted = None if segment is None else self._notes_of(segment)
+        if segment is not None and noted is not None and finding not in noted.findings:
+            noted.findings.append(finding)
+            self._keep_notes(segment.base_offset, noted, segment.size_bytes)
+
     # -- the whole log ------------------------------------------------------------------------------------------------
 
     def split_facts(self) -> list[SplitFacts]:
@@ -270,6 +286,7 @@ class LogFollower:
                     doubtful_ids=noted.doubtful_ids,
                     halves_count=noted.halves_count, rocksdb_halves_count=noted.rocksdb_halves_count,
                     prepared_count=noted.prepared_count, checks_seen_max=noted.checks_seen_max, numbers=noted.numbers,
+                    copies=SeenCopies(noted.copies),
                 )
             )
         return parts

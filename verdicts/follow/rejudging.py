@@ -16,6 +16,7 @@ judged again. If only the view has changed, these verdicts can change (the rules
 - the op cursor moved: the same, because copies before the half cursor are not checked;
 - a decision on a record outside the half topic became known or unreadable: transactions with a copy of that queue
   offset;
+- rmqtx redelivered a transaction, or the log lost the copy: that transaction;
 - the facts changed that rules of causes read (`evidence_words`): those whose causes can depend on the changed fact;
 - settings, missing bytes, ends and ids that name nothing, the limit for used-up checks, the loss of the log's
   beginning, tables beside the log, the place at which the check is stopped, or which stores have one log: all.
@@ -26,12 +27,16 @@ If one of two views is unknown, all are judged again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import pyarrow as pa
+
+from rmqtx.readers.model.identities import identity_hashes
 from rmqtx.readers.store.broker_settings import reserved_time_ms
-from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase, signed
+from rmqtx.verdicts.model.marked_copies import MarkedCopy
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.flags import EXPIRES_SOON_MS
@@ -41,8 +46,10 @@ _CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
-def view_words(view: StoreView, evidence: StoreEvidence) -> dict[str, Any]:
-    """Return the values of a view, and of the facts for causes, that a verdict can depend on, for JSON."""
+def view_words(view: StoreView, evidence: StoreEvidence, copies: Iterable[tuple[str, MarkedCopy]]) -> dict[str, Any]:
+    """Return the values of a view, of the facts for causes, and of redelivered copies that a verdict can depend on,
+    for JSON.
+    """
     settings = view.settings
     # The highest number of checks counts only if the version writes no discard copies and the limit is unknown.
     is_measured = settings.writes_discard_copy is not True and not settings.check_max_is_configured
@@ -64,6 +71,7 @@ def view_words(view: StoreView, evidence: StoreEvidence) -> dict[str, Any]:
         "log": view.log,
         "foreign": [asdict(decision) for decision in view.misdirected_decisions],
         "evidence": evidence_words(evidence),
+        "copies": sorted({identity for identity, _ in copies}),
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
     return given
@@ -89,6 +97,8 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
         database.mark_all_unjudged()
         return
     _mark_causes(database, number, before["evidence"], now["evidence"])
+    if copied := {*before["copies"]} ^ {*now["copies"]}:
+        database.mark_unjudged(set(signed(identity_hashes(pa.array(sorted(copied), pa.string())))))
     if (before["half_cursors"], before["op_cursors"]) != (now["half_cursors"], now["op_cursors"]):
         _mark_states(database, _UNSETTLED_STATES)
         _mark_behind_cursors(database, number, before["half_cursors"], now["half_cursors"])

@@ -15,8 +15,11 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers
+from rmqtx.verdicts.model.marked_copies import MarkedCopy
+from rmqtx.verdicts.model.transaction import FinalRecord
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
+_COPY = [*(needed(name, pa.string()) for name in ("identity", "message_id", "origin")), *struct_of(FinalRecord)]
 _FORM = JsonForm(
     "checkpoint of this version",
     pa.struct(
@@ -26,7 +29,7 @@ _FORM = JsonForm(
             *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
             needed("checks_seen_max", pa.int64()), needed("doubtful_ids", list_of(struct_of(DoubtfulId))),
             needed("half_runs", list_of(list_of(pa.int64()))), needed("misplaced_halves", list_of(list_of(pa.int64()))),
-            needed("contradicting_halves", list_of(pa.int64())),
+            needed("contradicting_halves", list_of(pa.int64())), needed("copies", list_of(pa.struct(_COPY))),
         ]
     ),
 )
@@ -62,6 +65,7 @@ class SegmentNotes:
     checks_seen_max: int = 0
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     numbers: SplitNumbers = field(default_factory=SplitNumbers)
+    copies: list[tuple[str, MarkedCopy]] = field(default_factory=list)
 
     @staticmethod
     def of(text: str, file: str) -> SegmentNotes:
@@ -81,6 +85,7 @@ class SegmentNotes:
             [DoubtfulId(**{**entry, "key_hashes": tuple(map(int, entry["key_hashes"]))})
              for entry in value["doubtful_ids"]],
             _numbers_of(value["half_runs"], value["misplaced_halves"], value["contradicting_halves"]),
+            [_copy_of(dict(entry)) for entry in value["copies"]],
         )
 
     def text(self) -> str:
@@ -94,6 +99,10 @@ class SegmentNotes:
             "prepared_count": self.prepared_count,
             "checks_seen_max": self.checks_seen_max,
             "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
+            "copies": [
+                {"identity": identity, "message_id": copy.message_id, "origin": copy.origin, **asdict(copy.record)}
+                for identity, copy in self.copies
+            ],
             "half_runs": self.numbers.runs,
             "contradicting_halves": self.numbers.contradicting.tolist(),
             "misplaced_halves": [
@@ -112,6 +121,7 @@ class SegmentNotes:
         self.checks_seen_max = max(self.checks_seen_max, facts.checks_seen_max)
         self.doubtful_ids += facts.doubtful_ids
         self.numbers.add(facts.numbers)
+        self.copies += facts.copies or ()
 
     def before(self, base_offset: int, offset: int) -> SegmentNotes:
         """Return the notes without everything at or after an offset."""
@@ -122,6 +132,7 @@ class SegmentNotes:
             unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
             doubtful_ids=[one for one in self.doubtful_ids if one.commit_log_offset < offset],
             numbers=self.numbers.before(offset),
+            copies=[one for one in self.copies if one[1].record.commit_log_offset < offset],
         )
 
     def is_ended(self, size_bytes: int) -> bool:
@@ -131,6 +142,11 @@ class SegmentNotes:
 
 #: The columns of the half messages that are not in their slot, as in the text.
 _MISPLACED = ("numbers", "offsets", "slots")
+
+
+def _copy_of(entry: dict[str, Any]) -> tuple[str, MarkedCopy]:
+    identity, message_id, origin = (entry.pop(name) for name in ("identity", "message_id", "origin"))
+    return identity, MarkedCopy(FinalRecord(**entry), message_id, origin)
 
 
 def _numbers_of(runs: list[list[Any]], misplaced: list[list[Any]], contradicting: list[Any]) -> SplitNumbers:

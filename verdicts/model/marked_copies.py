@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import open_index
-from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import data_end_offset, scan_segments
 from rmqtx.readers.log.properties import ORIGIN, UNIQ_KEY
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
@@ -35,6 +35,7 @@ _KEPT_MAX = 8
 #: What the flag of a transaction with a copy is, and the columns that show which may have one.
 REDELIVERED = "redelivered"
 NEEDED = ("transaction_id", "state", "topic")
+_MARK = ORIGIN.encode()
 _OVER = (State.ROLLED_BACK, State.DISCARDED, State.LOST)
 
 
@@ -62,9 +63,10 @@ class MarkedCopies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileCopies:
-    """The copies in the files of one store."""
+    """The copies in the files of one store; `until_ms`: only those that were stored until then."""
 
     store: Store
+    until_ms: int | None = None
 
     def of(self, topics: Mapping[str, str]) -> dict[str, list[MarkedCopy]]:
         """See `MarkedCopies`. What the index does not cover of the log is scanned, if it is short.
@@ -82,7 +84,7 @@ class FileCopies:
                 offsets = np.unique(offsets[(offsets >= log.begin_offset) & (offsets < log.end_offset)])
                 for block in blocks_at(log, offsets):
                     found.add(block, store.root)
-                ranges = index.uncovered(log.begin_offset, written_end_offset(store.commit_log))
+                ranges = index.uncovered(log.begin_offset, data_end_offset(store))
             finally:
                 log.close()
             later = _scanned(store, tuple(ranges)).of(topics)
@@ -91,7 +93,12 @@ class FileCopies:
         copies = found.of(topics)
         for identity, more in later.items():
             copies[identity] = list(dict.fromkeys([*copies.get(identity, []), *more]))
-        return copies
+        return copies if self.until_ms is None else _until(copies, self.until_ms)
+
+
+def _until(copies: dict[str, list[MarkedCopy]], time_ms: int) -> dict[str, list[MarkedCopy]]:
+    earlier = {name: [one for one in some if one.record.store_time_ms <= time_ms] for name, some in copies.items()}
+    return {name: some for name, some in earlier.items() if some}
 
 
 def copies_in(
@@ -118,13 +125,20 @@ def _named(block: Block, root: str) -> Iterator[tuple[str | None, MarkedCopy]]:
 
 
 class SeenCopies:
-    """The copies among some records."""
+    """The copies among some records, by id. It can be pickled."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies: Iterable[tuple[str, MarkedCopy]] = ()) -> None:
         self._found: dict[str, dict[int, MarkedCopy]] = {}
+        for identity, copy in copies:
+            self._found.setdefault(identity, {})[copy.record.commit_log_offset] = copy
+
+    def __iter__(self) -> Iterator[tuple[str, MarkedCopy]]:
+        return ((identity, copy) for identity, copies in self._found.items() for copy in copies.values())
 
     def add(self, block: Block, root: str) -> None:
-        """Note the copies in a block."""
+        """Note the copies in a block; the bytes of most blocks have no mark."""
+        if _MARK not in block.raw:
+            return
         rows = np.flatnonzero(block.properties.locate(ORIGIN)[2])
         for identity, copy in _named(block.take(rows), root) if len(rows) else ():
             if identity is not None:
@@ -146,7 +160,8 @@ _kept: dict[tuple[object, ...], SeenCopies] = {}
 def _scanned(store: Store, ranges: tuple[tuple[int, int], ...]) -> SeenCopies:
     """Return the copies in some ranges of a log, if these are short; each is scanned once for all partitions."""
     found = SeenCopies()
-    if sum(end - begin for begin, end in ranges) > _SCANNED_BYTES_MAX:
+    length = sum(end - begin for begin, end in ranges)
+    if length > _SCANNED_BYTES_MAX and not is_bundle(store):  # of a bundle most is left out
         return found
     key = store.root, store.opening, ranges
     if key not in _kept:

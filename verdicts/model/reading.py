@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import Reading
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.group_habits import Habits
@@ -38,17 +40,14 @@ class VerdictReading(Reading):
     undecidable: Counter[tuple[str, str]] = field(default_factory=Counter)
     habits: Habits = field(default_factory=Habits)
 
-    def search_traces(self) -> None:
-        """Add what is known to be unread of message traces, whatever the transaction."""
-        for one in self.evidence.values():
-            if one.traces is not None:
-                one.traces.rows([])
-        self.add_trace_findings()
-
     def add_trace_findings(self, *more: Traces | None) -> None:
         """Add what could not be read of message traces, as far as they were searched: those of `evidence`, and more."""
         searched = [*(one.traces for one in self.evidence.values()), *more]
         found = (finding for one in searched if one is not None for finding in one.findings)
+        self.add_findings(found)
+
+    def add_findings(self, found: Iterable[Finding]) -> None:
+        """Add the findings that the reading lacks."""
         self.findings.extend(one for one in dict.fromkeys(found) if one not in self.findings)
 
     @property

@@ -11,7 +11,6 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version, newest_default
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.log_evidence import LogEvidence
-from rmqtx.verdicts.model.marked_copies import MarkedCopies
 from rmqtx.verdicts.model.trace_evidence import Traces
 
 #: How long the write of an op message may take after its wait.
@@ -43,7 +42,6 @@ class StoreEvidence:
            proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
            `has_proxy`: a proxy of 5.x has used the broker: it has the topic of the heartbeats.
            `traces`: the message traces of producers; None if the store has none, or they were not read.
-           `copies`: the copies that rmqtx redelivered; None if they are not searched for.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -64,7 +62,6 @@ class StoreEvidence:
     was_stopped: bool = False
     op_interval_ms: int = newest_default("transactionOpBatchInterval")
     traces: Traces | None = None
-    copies: MarkedCopies | None = None
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
 
     @property

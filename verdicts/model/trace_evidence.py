@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.index.index_search import Index, open_index
-from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import data_end_offset, scan_segments
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s
@@ -96,7 +96,7 @@ class TraceEvidence:
         try:
             _, offsets = index.find([f"{topic}#{one}".encode() for one in transaction_ids])
             offsets = np.unique(offsets[(offsets >= log.begin_offset) & (offsets < log.end_offset)])
-            end = max(written_end_offset(store.commit_log), int(offsets.max(initial=-1)) + 1)
+            end = max(data_end_offset(store), int(offsets.max(initial=-1)) + 1)
             scanned = self._scanned(index.uncovered(max(from_offset, log.begin_offset), end), index)
             places = np.union1d(offsets, scanned.offsets_of(transaction_ids))
             found = list(blocks_at(log, places))

@@ -47,6 +47,14 @@ def discarded(forge: Forge) -> None:
     forge.discard(last)
 
 
+def torn(root: Path) -> tuple[Store, int]:
+    """A store with a discarded transaction and a trace of it, of which one line cannot be read, and its place."""
+    forge = Forge(root)
+    discarded(forge)
+    place = traced(forge, line("COMMIT_MESSAGE"), line("PERHAPS"))
+    return open_store(forge.write()), place
+
+
 def strengths(*stores: Store) -> tuple[dict[str, str], list[Finding]]:
     reading = audit(list(stores), lambda store: broker_settings(store, version="5.3.3"))
     rows = reading.table()
@@ -87,10 +95,8 @@ def test_another_topic_is_read_if_it_is_given(is_given: bool, tmp_path: Path) ->
 
 
 def test_a_line_that_cannot_be_read_is_a_finding_of_the_audit(tmp_path: Path) -> None:
-    forge = Forge(tmp_path / "store")
-    discarded(forge)
-    place = traced(forge, line("COMMIT_MESSAGE"), line("PERHAPS"))
-    found, findings = strengths(open_store(forge.write()))
+    store, place = torn(tmp_path / "store")
+    found, findings = strengths(store)
     assert found["decision-lost-on-the-way"] == "explains"
     assert [(one.code, one.commit_log_offset) for one in findings] == [("trace-unreadable", place)]
 

@@ -14,6 +14,7 @@ from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from tests.forge.stores import settings_of, unpacked
 from tests.spark.growing import Growing
+from tests.verdicts.causes.test_traces import torn
 from tests.verdicts.following import Followed
 
 Change = Callable[[Path, Path], None]
@@ -74,6 +75,17 @@ def test_a_fact_that_changes_is_in_the_causes(fact: str, tmp_path: Path) -> None
     assert followed.assert_current()["causes"].to_pylist() == first
 
 
+def test_what_cannot_be_read_of_a_trace_is_a_finding_of_each_step(tmp_path: Path) -> None:
+    """Also of those that judge no transaction again; until the file of the log is gone."""
+    store, place = torn(tmp_path / "torn")
+    followed = Followed([Path(store.root)], tmp_path / "checkpoint", broker_settings)
+    for _ in range(3):
+        followed.assert_current()
+        found = [(one.code, one.commit_log_offset) for one in followed.last.findings if one.code == "trace-unreadable"]
+        assert found == [("trace-unreadable", place)]
+        followed.restart()
+
+
 def test_every_fact_for_causes_is_followed() -> None:
     """A rule that reads a new fact of a store needs it in `evidence_words`, and what it changes in `_mark_causes`."""
     in_words = {
@@ -82,8 +94,7 @@ def test_every_fact_for_causes_is_followed() -> None:
     }
     in_other_words = {"version_low", "version_high", "conf", "op_interval_ms", "stop"}  # settings, check_stops
     not_of_files = {"logs", "proxy_keeps_ms"}  # given by options that --follow refuses
-    not_followed = {"copies"}  # a copy that redeliver sent alone does not make --follow judge again
-    assert {one.name for one in fields(StoreEvidence)} == in_words | in_other_words | not_of_files | not_followed
+    assert {one.name for one in fields(StoreEvidence)} == in_words | in_other_words | not_of_files
 
 
 def test_a_step_without_news_judges_only_what_time_can_change(tmp_path: Path) -> None:
