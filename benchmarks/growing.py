@@ -136,7 +136,7 @@ def measure(kind: str, growth: Growth, work: Path) -> None:
     table.mkdir()
     environment = {f"PYICEBERG_CATALOG__LOCAL__{name}": text.format(table) for name, text in CATALOG.items()}
     name = {"parquet": str(table), "delta": f"delta:{table}/delta", "iceberg": "iceberg:local.audits.verdicts"}[kind]
-    into = [*rmqtx(), "audit", str(growth.root), "--into", name, "--checkpoint", str(checkpoint)]
+    into = [*rmqtx(), "table", str(growth.root), "--into", name, "--checkpoint", str(checkpoint)]
     print(f"\n{kind}\n\n| step | log | new | CPU | wall | peak | data files written | table | new audit, CPU |")
     print("|---|---|---|---|---|---|---|---|---|")
     for number in range(STEPS):

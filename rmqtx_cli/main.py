@@ -188,6 +188,14 @@ def _commands() -> Any:
 _OF_PLANS = ("--all", "--where", "--topic", "--older-than", "--limit")
 
 
+#: Options that `rmqtx audit` no longer has → the command that has them.
+_MOVED = {
+    **dict.fromkeys(("--follow", "--until-idle", "--interval"), "rmqtx follow STORE"),
+    "--into": "rmqtx table STORE --into TABLE",
+    "--checkpoint": "rmqtx follow STORE, or rmqtx table STORE --into TABLE",
+}  # fmt: skip
+
+
 def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     context = getattr(error, "ctx", None)
     before = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
@@ -198,6 +206,10 @@ def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     option = getattr(error, "option_name", None)
     if option in _OF_PLANS and action in PLANNED:
         return f"No such option: {option} - for many transactions: rmqtx plan {action} {option}"
+    if action == "audit" and option in _MOVED:
+        return f"No such option: {option} - this is a command of its own: {_MOVED[option]}"
+    if action == "follow" and option in ("-o", "--output"):
+        return f"No such option: {option} - redirect the rows: >> FILE"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
 

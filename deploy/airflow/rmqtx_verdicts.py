@@ -17,7 +17,7 @@ CHECKPOINT = "/var/lib/rmqtx/verdicts.sqlite"
 # 3: the table is up to date, but evidence is missing: the task succeeds, and its log has the findings.
 # Others fail the task and are retried: the next attempt completes or repeats what this one did.
 COMMAND = f"""
-rmqtx audit {STORES} --into {TABLE} --checkpoint {CHECKPOINT}
+rmqtx table {STORES} --into {TABLE} --checkpoint {CHECKPOINT}
 status=$?
 case $status in
   3) echo "rmqtx: evidence is missing or damaged: see the lines above" >&2; exit 0 ;;

@@ -290,7 +290,7 @@ TRANSACTIONS = pa.schema(
             "(asked), a copy is put back without asking (put_back), it is discarded because of its age (expired) "
             "or its checks (discarded), dropped from RocksDB (dropped), never read (skipped), not reached because the "
             "check stops before it (stopped), cut off by the next start (cut); none: nothing; null for a past time, "
-            "and in rows of audit --follow",
+            "and in rows of rmqtx follow",
             values=(
                 "asked", "put_back", "expired", "discarded", "dropped", "skipped", "stopped", "cut", "unknown", "none",
             ),

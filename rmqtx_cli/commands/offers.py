@@ -35,8 +35,9 @@ def words() -> Iterable[str]:
 def columns(command: str) -> list[str]:
     """Return the columns of a command's rows."""
     tables = {
-        "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,
-        "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "holds": HOLDS, "search": ALL_TABLES["records"],
+        "pending": TRANSACTIONS, "audit": TRANSACTIONS, "follow": TRANSACTIONS, "plan": TRANSACTIONS,
+        "reconcile": RECONCILED, "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "holds": HOLDS,
+        "search": ALL_TABLES["records"],
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,

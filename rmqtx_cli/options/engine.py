@@ -73,6 +73,15 @@ TemporaryOption = Annotated[
 ]
 
 
+def checked_temporary(directory: Path | None) -> None:
+    """Refuse a directory for temporary files that does not exist.
+
+    Raises: BadRequest.
+    """
+    if directory is not None and not directory.is_dir():
+        raise BadRequest(f"--temp-dir {str(directory)!r} is not a directory")
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """The engine options as given.
@@ -99,8 +108,7 @@ class EngineOptions:
         for text in self.conf or ():
             if not text.partition("=")[0].strip() or "=" not in text:
                 raise BadRequest(f"--conf {text!r} is not KEY=VALUE")
-        if self.temporary is not None and not self.temporary.is_dir():
-            raise BadRequest(f"--temp-dir {str(self.temporary)!r} is not a directory")
+        checked_temporary(self.temporary)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Watch": {
         "check": "print one line for Nagios, Prometheus or JSON",
         "watch": "show pending transactions live, on a full screen",
+        "follow": "print each new or changed transaction while stores grow",
         "exporter": "serve metrics for Prometheus",
         "probe": "send test transactions through live brokers, time each step",
     },
@@ -50,6 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "sql": "query transactions, records and causes in SQL",
         "schema": "list tables and columns, for a data catalogue too",
         "export": "write a table as files by topic and day",
+        "table": "keep a table of verdicts up to date, with its history",
         "diff": "compare two stores, two audit files or two times",
         "reconcile": "compare transactions with the application's ledger",
         "decode": "print files of a store, structure by structure",

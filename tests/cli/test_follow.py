@@ -1,4 +1,4 @@
-"""`rmqtx audit --follow`: rows as they come, checkpoints that survive kills, and what it refuses."""
+"""`rmqtx follow`: rows as they come, checkpoints that survive kills, and what it refuses."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def sorted_rows(text: str) -> list[str]:
 def test_until_idle_an_empty_checkpoint_gives_the_audit(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     whole = rmqtx("audit", common, "--format", "jsonl")
-    followed = rmqtx("audit", common, "--follow", "--until-idle", "--checkpoint", checkpoint, "--format", "jsonl")
+    followed = rmqtx("follow", common, "--until-idle", "--checkpoint", checkpoint, "--format", "jsonl")
     assert followed.status == whole.status == 0
     assert sorted_rows(followed.out) == sorted_rows(whole.out)
-    again = rmqtx("audit", common, "--follow", "--until-idle", "--checkpoint", checkpoint, "-v")
+    again = rmqtx("follow", common, "--until-idle", "--checkpoint", checkpoint, "-v")
     assert (again.status, again.out) == (0, "")
     assert "0 B read; 1 judged: 0 new, 0 changed; 16 PENDING" in again.err
     assert "nothing new or changed" in again.err
@@ -52,7 +52,7 @@ def test_until_idle_an_empty_checkpoint_gives_the_audit(rmqtx: Run, common: Path
 
 def test_conditions_and_columns_apply_to_what_is_told(rmqtx: Run, common: Path) -> None:
     choice = ("--where", "state = PENDING", "--flagged", "--fields", "transaction_id,flags")
-    followed = rmqtx("audit", common, "--follow", "--until-idle", *choice)
+    followed = rmqtx("follow", common, "--until-idle", *choice)
     whole = rmqtx("audit", common, *choice)
     assert sorted(followed.out.splitlines()) == sorted(whole.out.splitlines())
     assert len(followed.out.splitlines()) > 1
@@ -64,17 +64,17 @@ def test_a_condition_on_causes_lists_what_an_audit_lists(rmqtx: Run, common: Pat
     assert causes
     for cause in causes:
         choice = ("--where", f"causes = '{cause}'", "--fields", "transaction_id,causes", "--format", "jsonl")
-        followed, whole = rmqtx("audit", common, "--follow", "--until-idle", *choice), rmqtx("audit", common, *choice)
+        followed, whole = rmqtx("follow", common, "--until-idle", *choice), rmqtx("audit", common, *choice)
         assert followed.status == whole.status == 0
         assert sorted_rows(followed.out) == sorted_rows(whole.out)
         assert whole.out
 
 
 def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path, tmp_path: Path) -> None:
-    assert rmqtx("audit", common, "--follow", "--until-idle", "--fail-on", "state = PENDING", "-q").status == 1
+    assert rmqtx("follow", common, "--until-idle", "--fail-on", "state = PENDING", "-q").status == 1
     growing = Growing(common, tmp_path / "copy")  # queues that point behind the end of the log
     growing.write_to((growing.begin + growing.end) // 8)
-    result = rmqtx("audit", growing.root, "--follow", "--until-idle")
+    result = rmqtx("follow", growing.root, "--until-idle")
     assert result.status == 3
     assert "UNDECIDABLE" in result.err
 
@@ -82,21 +82,21 @@ def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--follow", "--engine", "spark"], 'or use spark.readStream.format("rmqtx") in Spark'),
-        (["--follow", "--master", "local[2]"], "--follow does not run on Spark"),
-        (["--follow", "--format", "parquet"], "--follow cannot write parquet, which needs an end"),
-        (["--follow", "--format", "json"], "use table, jsonl, csv"),
-        (["--follow", "-o", "verdicts.jsonl"], "--output cannot be combined with --follow"),
-        (["--follow", "--limit", "0"], "--limit cannot be combined with --follow"),
-        (["--follow", "--at", "2026-01-02T03:04:05Z"], "--at cannot be combined with --follow"),
-        (["--follow", "--summary"], "--summary cannot be combined with --follow"),
-        (["--follow", "--interval", "10"], "'10' is not a duration"),
-        (["--until-idle"], "need --follow"),
-        (["--interval", "1s"], "need --follow"),
+        (["follow", "STORE", "--engine", "spark"], "No such option: --engine"),
+        (["follow", "STORE", "--format", "parquet"], "rmqtx follow cannot write parquet, which needs an end"),
+        (["follow", "STORE", "--format", "json"], "use table, jsonl, csv"),
+        (["follow", "STORE", "-o", "verdicts.jsonl"], "No such option: -o - redirect the rows: >> FILE"),
+        (["follow", "STORE", "--output=verdicts.jsonl"], "No such option: --output - redirect the rows: >> FILE"),
+        (["follow", "STORE", "--interval", "10"], "'10' is not a duration"),
+        (["follow", "STORE", "--temp-dir", "missing"], "--temp-dir 'missing' is not a directory"),
+        (["audit", "STORE", "--follow"], "--follow - this is a command of its own: rmqtx follow STORE"),
+        (["audit", "STORE", "--until-idle"], "rmqtx follow STORE"),
+        (["audit", "--interval", "1s", "STORE"], "rmqtx follow STORE"),
+        (["audit", "STORE", "--checkpoint", "c"], "rmqtx follow STORE, or rmqtx table STORE --into TABLE"),
     ],
 )
 def test_what_cannot_be_followed_is_one_line(rmqtx: Run, common: Path, arguments: list[str], said: str) -> None:
-    result = rmqtx("audit", common, *arguments)
+    result = rmqtx(*(str(common) if word == "STORE" else word for word in arguments))
     assert (result.status, result.out) == (2, "")
     assert said in result.err
     assert len(result.err.splitlines()) == 1
@@ -120,27 +120,27 @@ def test_what_cannot_be_followed_is_one_line(rmqtx: Run, common: Path, arguments
 def test_columns_that_are_not_followed_are_refused(
     rmqtx: Run, common: Path, option: str, text: str, column: str
 ) -> None:
-    result = rmqtx("audit", common, "--follow", "--until-idle", option, text)
+    result = rmqtx("follow", common, "--until-idle", option, text)
     assert (result.status, result.out) == (2, "")
     (line,) = result.err.splitlines()
-    assert f"{option}: {column} cannot be combined with --follow" in line
-    assert "without --follow" in line
+    assert f"{option}: rmqtx follow leaves {column} empty" in line
+    assert "run rmqtx audit, which fills this column" in line
     assert rmqtx("audit", common, option, text).status in (0, 1)
 
 
 def test_every_column_that_follow_leaves_empty_is_refused(rmqtx: Run, common: Path) -> None:
-    followed = rows_of(rmqtx("audit", common, "--follow", "--until-idle", "--format", "jsonl").out)
+    followed = rows_of(rmqtx("follow", common, "--until-idle", "--format", "jsonl").out)
     whole = rows_of(rmqtx("audit", common, "--format", "jsonl").out)
     filled = {name for row in whole for name, value in row.items() if value is not None}
     empty = filled - {name for row in followed for name, value in row.items() if value is not None}
     assert "next_event" in empty
     assert "causes" in filled - empty
     for name in empty:
-        assert rmqtx("audit", common, "--follow", "--until-idle", "--where", f"{name} is not null").status == 2
+        assert rmqtx("follow", common, "--until-idle", "--where", f"{name} is not null").status == 2
 
 
 def test_no_checkpoint_is_written_into_a_store(rmqtx: Run, common: Path) -> None:
-    result = rmqtx("audit", common, "--follow", "--checkpoint", common / "commitlog" / "mine")
+    result = rmqtx("follow", common, "--checkpoint", common / "commitlog" / "mine")
     assert result.status == 2
     assert "lies inside the store" in result.err
     assert not (common / "commitlog" / "mine").exists()
@@ -149,7 +149,7 @@ def test_no_checkpoint_is_written_into_a_store(rmqtx: Run, common: Path) -> None
 def test_a_log_that_is_another_one_ends_it(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     growing = Growing(common, tmp_path / "copy")
     growing.write_to(100_000)
-    follow = ("audit", growing.root, "--follow", "--until-idle", "--checkpoint", tmp_path / "checkpoint")
+    follow = ("follow", growing.root, "--until-idle", "--checkpoint", tmp_path / "checkpoint")
     rmqtx(*follow)
     growing.write_to(50_000)
     result = rmqtx(*follow)
@@ -160,7 +160,7 @@ def test_a_log_that_is_another_one_ends_it(rmqtx: Run, common: Path, tmp_path: P
 
 def begin(growing: Growing, checkpoint: Path, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [
-        *RMQTX, "audit", str(growing.root), "--follow", "--checkpoint", str(checkpoint),
+        *RMQTX, "follow", str(growing.root), "--checkpoint", str(checkpoint),
         "--interval", "20ms", "--format", "jsonl", "-q", *arguments,
     ]  # fmt: skip
     with output.open("ab") as stream:

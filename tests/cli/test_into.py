@@ -1,4 +1,4 @@
-"""`rmqtx audit --into TABLE`: what it prints, what it refuses, its exit statuses, and the jobs of deploy/."""
+"""`rmqtx table STORE --into TABLE`: what it prints, what it refuses, its exit statuses, and the jobs of deploy/."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from rmqtx.verdicts.growing.tables import table_name, table_rows
 from tests.cli.conftest import Run
@@ -22,13 +20,13 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 def test_a_table_that_grows(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     growing, table = Growing(common, tmp_path / "copy"), tmp_path / "verdicts"
     growing.write_to((growing.begin + growing.end) // 2)
-    first = rmqtx("audit", growing.root, "--into", table)
+    first = rmqtx("table", growing.root, "--into", table)
     assert (first.status, first.out) == (3, "")  # queues that point behind the end of the log
     growing.write_to(growing.end)
-    second = rmqtx("audit", growing.root, "--into", table)
+    second = rmqtx("table", growing.root, "--into", table)
     assert (second.status, second.out) == (0, "")
     assert re.search(r"verdicts: \S+ KiB read; \d+ new, \d+ changed; now 109 transactions, 57 COMMITTED", second.err)
-    third = rmqtx("audit", growing.root, "--into", table)
+    third = rmqtx("table", growing.root, "--into", table)
     assert "0 B read; 0 new, 0 changed" in third.err
     rows = table_rows(table_name(str(table))).to_pylist()
     wanted = json.loads(rmqtx("audit", growing.root, "--format", "json").out)
@@ -40,48 +38,37 @@ def test_a_table_that_grows(rmqtx: Run, common: Path, tmp_path: Path) -> None:
 def test_a_log_that_was_cut_back_is_10_and_names_the_checkpoint(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     growing, table = Growing(common, tmp_path / "copy"), tmp_path / "verdicts"
     growing.write_to(100_000)
-    rmqtx("audit", growing.root, "--into", table)
+    rmqtx("table", growing.root, "--into", table)
     growing.write_to(50_000)
-    result = rmqtx("audit", growing.root, "--into", table)
+    result = rmqtx("table", growing.root, "--into", table)
     assert result.status == 10
     assert f"remove {table}/_rmqtx/checkpoint.sqlite" in result.err.splitlines()[-1]
     (table / "_rmqtx" / "checkpoint.sqlite").unlink()
-    assert "now " in rmqtx("audit", growing.root, "--into", table).err
+    assert "now " in rmqtx("table", growing.root, "--into", table).err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--where", "state = PENDING"], "--where does not go with --into: a table has all transactions"),
-        (["--follow"], "--follow does not go with --into"),
-        (["-o", "verdicts.parquet"], "--output does not go with --into"),
-        (["--at", "2026-01-02T03:04:05Z"], "--at does not go with --into"),
-        (["--partition-by", "day"], "--partition-by does not go with --into"),
-        (["--interval", "1s"], "--interval and --until-idle need --follow"),
-    ],
-)
-def test_what_a_table_does_not_support_is_one_line(
-    rmqtx: Run, common: Path, tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    result = rmqtx("audit", common, "--into", tmp_path / "verdicts", *arguments)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-    assert len(result.err.splitlines()) == 1
-    assert not (tmp_path / "verdicts").exists()
+def test_the_old_spelling_names_the_command(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    for words in (("--into", tmp_path / "verdicts"), (f"--into={tmp_path / 'verdicts'}", "--where", "state = PENDING")):
+        result = rmqtx("audit", common, *words)
+        assert (result.status, result.out) == (2, "")
+        assert result.err == (
+            "rmqtx: No such option: --into - this is a command of its own: rmqtx table STORE --into TABLE\n"
+        )
+        assert not (tmp_path / "verdicts").exists()
 
 
 def test_what_is_missing_is_one_line(rmqtx: Run, common: Path, tmp_path: Path) -> None:
-    result = rmqtx("audit", common, "--into", "iceberg:prod.audits.verdicts")
+    result = rmqtx("table", common, "--into", "iceberg:prod.audits.verdicts")
     assert (result.status, result.out) == (2, "")
     assert "add --checkpoint FILE, on a disk that the next run has too" in result.err
-    assert "--checkpoint needs --follow or --into" in rmqtx("audit", common, "--checkpoint", tmp_path / "c").err
-    result = rmqtx("audit", common, "--into", common / "commitlog" / "verdicts")
+    assert "Missing option '--into'" in rmqtx("table", common, "--checkpoint", tmp_path / "c").err
+    result = rmqtx("table", common, "--into", common / "commitlog" / "verdicts")
     assert (result.status, "lies inside the store" in result.err) == (2, True)
     hidden = [sys.executable, "-c", "import sys; sys.modules['deltalake'] = sys.modules['pyiceberg.catalog'] = None; "
               "from rmqtx_cli.main import run; run()"]  # fmt: skip
     for name, advice in (("delta", "pip install 'rmqtx[delta]'"), ("iceberg", "pip install 'rmqtx[iceberg]'")):
         place = f"delta:{tmp_path}/table" if name == "delta" else "iceberg:prod.audits.verdicts"
-        command = [*hidden, "audit", str(common), "--into", place, "--checkpoint", str(tmp_path / "c"), "-q"]
+        command = [*hidden, "table", str(common), "--into", place, "--checkpoint", str(tmp_path / "c"), "-q"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, advice in done.stderr, len(done.stderr.splitlines())) == (10, True, 1), done.stderr
 

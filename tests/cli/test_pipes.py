@@ -106,7 +106,7 @@ def test_completion_offers_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("watch", "--interval", "1s"), ("audit", "--follow", "--interval", "1s", "-q", "--format", "jsonl")]
+    "words", [("watch", "--interval", "1s"), ("follow", "--interval", "1s", "-q", "--format", "jsonl")]
 )
 def test_a_command_that_waits_for_changes_ends_without_a_reader(common: Path, words: tuple[str, ...]) -> None:
     """As `tail -f FILE | head` does with the next line: here no line comes, because nothing changes."""

@@ -28,8 +28,9 @@ READS: dict[str, list[list[str]]] = {
     ],
     "audit": [
         ["audit", "STORE"], ["audit", "STORE", "--hash", "-o", "OUT/audit.parquet"], ["audit", "STORE", "--findings"],
-        ["audit", "STORE", "--follow", "--until-idle", "--checkpoint", "OUT/follow.sqlite", "--format", "jsonl"],
     ],
+    "follow": [["follow", "STORE", "--until-idle", "--checkpoint", "OUT/follow.sqlite", "--format", "jsonl"]],
+    "table": [["table", "STORE", "--into", "OUT/table"]],
     "verify": [["verify", "STORE"], ["verify", "--quick", "STORE"], ["verify", "--full", "STORE"]],
     "search": [["search", "STORE", "--key", "ORDER-1"], ["search", "STORE", "--body-contains", "order"]],
     "export": [

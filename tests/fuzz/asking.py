@@ -140,7 +140,7 @@ def truth_of(name: str) -> Truth:
 #: Command lines without store and settings.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "--quiet", "--format", "jsonl"),
-    "followed": ("audit", "--quiet", "--follow", "--until-idle", "--format", "jsonl"),
+    "followed": ("follow", "--quiet", "--until-idle", "--format", "jsonl"),
     "pending": ("pending", "--quiet", "--all-open", "--format", "jsonl"),
     "scanned": ("pending", "--quiet", "--all-open", "--scan", "--format", "jsonl"),
     "simulate": ("simulate", "--quiet", "--show", "transactions", "--at", SIMULATED_FROM, "--format", "jsonl"),

@@ -54,7 +54,7 @@ class _Grows(RuleBasedStateMachine):
 
 
 class Following(_Grows):
-    """`audit --follow`, which ends and begins again."""
+    """`rmqtx follow`, which ends and begins again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Following(_Grows):
 
 
 class GrowingTable(_Grows):
-    """A table of verdicts that `audit --into` keeps."""
+    """A table of verdicts that `rmqtx table` keeps."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ def test_copies_that_are_brought_up_to_date(s3: S3Server, rmqtx: Run, tmp_path: 
         growing.write_to(moment)
         uri = s3.upload(growing.root, "growing/store")
         choice = ("--format", "csv", "--fields", "transaction_id,state,flags")
-        rows = rmqtx("audit", uri, "--follow", "--until-idle", "--checkpoint", tmp_path / "checkpoint", *choice)
+        rows = rmqtx("follow", uri, "--until-idle", "--checkpoint", tmp_path / "checkpoint", *choice)
         assert rows.status in (0, 3), rows.err
         told.update((line.partition(",")[0], line) for line in rows.out.splitlines())
         assert sorted(told.values()) == sorted(rmqtx("audit", uri, *choice).out.splitlines())

@@ -50,7 +50,7 @@ def test_a_step_reads_only_what_is_new(s3: S3Server, rmqtx: Run, tmp_path: Path)
         growing.write_to(moment)
         uri = s3.upload(growing.root, name)
         s3.requests()
-        done = rmqtx("audit", uri, "--into", tmp_path / "table")
+        done = rmqtx("table", uri, "--into", tmp_path / "table")
         assert done.status in (0, 3), done.err
         read = Counter[str]()
         for line in s3.requests():

@@ -152,7 +152,7 @@ class FollowDatabase:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadRequest(f"{self.path} is in use: another audit --follow uses this checkpoint") from None
+            raise BadRequest(f"{self.path} is in use: another rmqtx follow uses this checkpoint") from None
         if os.pread(self._lock, len(_HEAD), 0) not in (b"", _HEAD):
             raise self._none()
 
@@ -197,7 +197,7 @@ class FollowDatabase:
         )
 
     def _none(self) -> BadRequest:
-        return BadRequest(f"{self.path} is not a checkpoint of audit --follow", advice="give another file")
+        return BadRequest(f"{self.path} is not a checkpoint of rmqtx follow", advice="give another file")
 
     def _make(self, stores: Sequence[Store]) -> None:
         with self.transaction():

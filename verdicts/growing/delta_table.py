@@ -202,5 +202,5 @@ def read_files(place: str) -> list[str]:
 def _present(place: str) -> DeltaTable:
     delta = _existing(place)
     if delta is None:
-        raise BadRequest(f"delta:{place} is not a table", advice="write it: rmqtx audit STORE --into TABLE")
+        raise BadRequest(f"delta:{place} is not a table", advice="write it: rmqtx table STORE --into TABLE")
     return delta

@@ -200,5 +200,5 @@ def read_files(name: str) -> list[str]:
 def _present(name: str) -> Table:
     table = _existing(name).iceberg
     if table is None:
-        raise BadRequest(f"iceberg:{name} is not a table", advice="write it: rmqtx audit STORE --into TABLE")
+        raise BadRequest(f"iceberg:{name} is not a table", advice="write it: rmqtx table STORE --into TABLE")
     return table

@@ -240,7 +240,7 @@ def read_files(place: str) -> list[str]:
 def _present(system: fs.FileSystem, top: str, place: str) -> TableManifest:
     manifest = read_manifest(system, top, place)
     if manifest is None:
-        raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx audit STORE --into TABLE")
+        raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx table STORE --into TABLE")
     return manifest
 
 

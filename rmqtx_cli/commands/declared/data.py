@@ -117,6 +117,47 @@ class ExportCommand(Command):
     voice: VoiceOptions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommand(Command):
+    """Keep a table of verdicts up to date: read what was appended to the logs, and change its rows in one commit.
+
+    The first run reads the whole store and makes the table. A row is one state of a transaction; earlier states stay,
+    with the times between which they were current. A run reads little, so it is local unless Spark is asked for.
+    """
+
+    NAME = "table"
+    MODULE = "reading.table"
+    EXAMPLES = (
+        Example("rmqtx table STORE --into /var/lib/rmqtx/verdicts", "a folder of Parquet; again: what is new"),
+        Example(
+            "rmqtx table STORE --into delta:s3://lake/verdicts --checkpoint orders.sqlite",
+            "Delta Lake, in an object store",
+        ),
+        Example(
+            "rmqtx table STORE --into iceberg:prod.audits.verdicts --checkpoint orders.sqlite", "Apache Iceberg"
+        ),
+    )
+
+    store: StoreArguments
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into", metavar="TABLE",
+            help="The table: a folder or URI of Parquet, delta:PLACE, or iceberg:CATALOG.NAMESPACE.TABLE",
+        ),
+    ]
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint", metavar="FILE",
+            help="Keep what was read in FILE, for the next run; default: in a table that is a folder of this machine",
+        ),
+    ] = None
+    engine: EngineOptions
+    files: TracedStoreOptions
+    voice: VoiceOptions
+
+
 @dataclass(frozen=True, slots=True)
 class SidesOptions:
     """The two sides to compare."""
@@ -495,6 +536,7 @@ class SchemaCommand(Command):
 COMMANDS: tuple[type[Command], ...] = (
     SchemaCommand,
     ExportCommand,
+    TableCommand,
     DiffCommand,
     ReconcileCommand,
     BundleCommand,

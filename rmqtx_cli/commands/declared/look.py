@@ -178,23 +178,6 @@ class AuditOptions:
     summary: Annotated[
         bool, typer.Option("--summary", help="Print only counts, times, checks per group and topic")
     ] = False
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Keep running and print each new or changed row while the stores grow")
-    ] = False
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint", metavar="FILE",
-            help="With --follow and --into: file that keeps what was read and printed, for the next run",
-        ),
-    ] = None
-    interval: Annotated[
-        str | None,
-        typer.Option("--interval", metavar="DURATION", help="With --follow: time between two readings; default: 10s"),
-    ] = None
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="With --follow: exit when nothing is new, for cron")
-    ] = False
     findings: FindingsOption = False
     fail_on: FailOnOption = None
     partition_by: Annotated[
@@ -202,14 +185,6 @@ class AuditOptions:
         typer.Option(
             "--partition-by", metavar="NAME,NAME",
             help="With -o DIR/: folders by day, state, topic, producer_group or store; as day=2026-01-31/state=PENDING",
-        ),
-    ] = None
-    into: Annotated[
-        str | None,
-        typer.Option(
-            "--into", metavar="TABLE",
-            help="Bring a table of verdicts up to date: reads only what is new, keeps the history of states. A folder "
-            "or URI of Parquet, delta:PLACE, or iceberg:CATALOG.NAMESPACE.TABLE",
         ),
     ] = None
 
@@ -235,9 +210,6 @@ class AuditCommand(Command):
         ),
         Example(
             "rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"
-        ),
-        Example(
-            "rmqtx audit STORE --into /var/lib/rmqtx/verdicts", "update a table of verdicts, reading only what is new"
         ),
     )
 

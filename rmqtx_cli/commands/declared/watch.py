@@ -10,8 +10,20 @@ from typing import Annotated
 import typer
 
 from rmqtx_cli.commands import Command, Example
+from rmqtx_cli.options.engine import ProcessesOption, TemporaryOption, checked_temporary
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import OptionalStoreArguments, RateOption, TracedStoreOptions, VoiceOptions
+from rmqtx_cli.options.options import (
+    FailOnOption,
+    FieldsOption,
+    OptionalStoreArguments,
+    OutputFormat,
+    RateOption,
+    RowForm,
+    StoreArguments,
+    TracedStoreOptions,
+    VoiceOptions,
+    WhereOption,
+)
 from rmqtx_cli.words.text import stored_text
 
 
@@ -132,6 +144,70 @@ class WatchCommand(Command):
     live: LiveOptions
 
 
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How a store that grows is read step by step.
+
+    Raises: BadRequest if the directory for temporary files does not exist.
+    """
+
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="FILE", help="Keep what was read and printed in FILE, for the next run"),
+    ] = None
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="DURATION", help="Time between two readings")
+    ] = "10s"
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when nothing is new, for cron")] = False
+    processes: ProcessesOption = None
+    temporary: TemporaryOption = None
+
+    def __post_init__(self) -> None:
+        checked_temporary(self.temporary)
+
+    @property
+    def temporary_directory(self) -> str | None:
+        """Directory for temporary files."""
+        return None if self.temporary is None else str(self.temporary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowCommand(Command):
+    """Print each transaction that is new or has changed, while the stores grow, until it is stopped.
+
+    The rows are those of rmqtx audit, without what the broker does next. The first step reads the whole log, each later
+    one what was appended. With --checkpoint a restart continues where the last run ended.
+    """
+
+    NAME = "follow"
+    MODULE = "reading.follow"
+    EXAMPLES = (
+        Example("rmqtx follow STORE", "all transactions, then each new or changed one"),
+        Example(
+            "rmqtx follow STORE --checkpoint orders.sqlite --format jsonl >> verdicts.jsonl",
+            "for days; a restart continues",
+        ),
+        Example(
+            "rmqtx follow STORE --checkpoint orders.sqlite --until-idle", "what changed since the last run, for cron"
+        ),
+        Example("rmqtx follow STORE --where 'state = LOST'", "only those that become lost"),
+    )
+
+    store: StoreArguments
+    where: WhereOption = None
+    flagged: Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")] = False
+    fail_on: FailOnOption = None
+    steps: StepOptions
+    fields: FieldsOption = None
+    output_format: Annotated[
+        OutputFormat | None,
+        typer.Option("--format", show_default=False, help="Format of the rows: table, jsonl or csv; default: table"),
+    ] = None
+    form: RowForm
+    files: TracedStoreOptions
+    voice: VoiceOptions
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterCommand(Command):
     """Serve metrics of stores or live brokers for Prometheus, until it is stopped.
@@ -241,6 +317,7 @@ class ProbeCommand(Command):
 COMMANDS: tuple[type[Command], ...] = (
     CheckCommand,
     WatchCommand,
+    FollowCommand,
     ExporterCommand,
     ProbeCommand,
 )

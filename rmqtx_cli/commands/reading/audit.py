@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding, findings_table
-from rmqtx.readers.model.tables import FINDINGS, FUTURE_COLUMNS
-from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.model.tables import FINDINGS
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
-from rmqtx.verdicts.growing.tables import table_name
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
@@ -35,13 +33,10 @@ from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import COUNTED_COLUMNS, COUNTS_VIEW, SUMMARY, SUMMARY_COLUMNS, SUMMARY_VIEW, Summary
 from rmqtx_cli.sources.broker_logs import check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
-from rmqtx_cli.sources.following import INTERVAL_MS, Following, refuse_with_follow
-from rmqtx_cli.sources.growing import Growing, refuse_with_into
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
 from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
 
@@ -54,19 +49,14 @@ def run(options: AuditCommand) -> int:
     at_ms = asked_time_ms("--at", options.asked.at, voice, is_of_state=True)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     files_only = {
-        "--at": options.asked.at, "--follow": options.asked.follow, "--proof": options.proof,
+        "--at": options.asked.at, "--proof": options.proof,
         **_of_whole_stores(engine, options.provenance),
     }
     opener = opener_of(
         options.source, options.store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only
     )
-    if options.asked.follow:
-        _refuse_with_follow(options.asked, options.output, engine, options.provenance, options.source, options.logs)
-    _check(options.asked)
-    if options.asked.into is not None:
-        return _grown(
-            options.store or [], options.asked, options.output, engine, options.provenance, options.source, options.logs
-        )
+    if options.asked.summary and options.asked.findings:
+        raise BadRequest("--summary and --findings are two listings: give only one")
     folder = folder_of(
         options.output, options.asked.partition_by,
         _not_in_folders(options.asked, options.output, options.source, options.logs),
@@ -75,8 +65,6 @@ def run(options: AuditCommand) -> int:
         return audit_into_folder(options.context, folder, cast("FileOpener", opener), engine, options.provenance, at_ms)
     engine = options.source.database.engine_of(engine)
     listing = _listing(options.asked, options.output, options.provenance, opener, now_ms, voice)
-    if options.asked.follow:
-        return _followed(options.store or [], options.asked, engine, options.source, listing)
     audit = _AuditRun(options.asked, listing, options.logs, at_ms, has_proof=options.proof is not None)
     proving = Proving(options.proof, "audit", at_ms, True, voice)
     with opener.opened(options.output.output) as opened:
@@ -93,19 +81,6 @@ def _condition(asked: AuditOptions) -> str | None:
     """Condition on the rows to list."""
     texts = (asked.where, "flags ~ ." if asked.flagged else None)
     return all_of(texts)
-
-
-def _check(asked: AuditOptions) -> None:
-    """Refuse options that exclude each other.
-
-    Raises: BadRequest.
-    """
-    if not asked.follow and (asked.interval is not None or asked.until_idle):
-        raise BadRequest("--interval and --until-idle need --follow")
-    if not asked.follow and asked.into is None and asked.checkpoint is not None:
-        raise BadRequest("--checkpoint needs --follow or --into")
-    if asked.summary and asked.findings:
-        raise BadRequest("--summary and --findings are two listings: give only one")
 
 
 def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> dict[str, Any]:
@@ -125,25 +100,9 @@ def _not_in_folders(
         "--where": asked.where, "--flagged": asked.flagged, "--limit": asked.limit, "--summary": asked.summary,
         "--findings": asked.findings, "--fail-on": asked.fail_on, "--fields": output.fields, "--sort": output.sort,
         "--format": output.output_format not in (None, OutputFormat.PARQUET), "--broker-logs": logs.broker_logs,
-        "--transaction-table": address_of(source.database), "--follow": asked.follow,
+        "--transaction-table": address_of(source.database),
         "-n": source.live.namesrv, "--broker": source.live.broker,
     }  # fmt: skip
-
-
-def _refuse_with_follow(
-    asked: AuditOptions, output: OutputOptions, engine: EngineOptions, provenance: ProvenanceOptions,
-    source: SourceOptions, logs: LogOptions,
-) -> None:
-    """Refuse options that do not go with --follow.
-
-    Raises: BadRequest.
-    """
-    refuse_with_follow({
-        "--at": asked.at, "--limit": asked.limit, "--summary": asked.summary, "--findings": asked.findings,
-        "--output": output.output, "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
-        "--split-size": engine.split_bytes, "--transaction-table": address_of(source.database), "--sort": output.sort,
-        "--broker-logs": logs.broker_logs,
-    })  # fmt: skip
 
 
 def _listing(
@@ -152,10 +111,7 @@ def _listing(
 ) -> Listing:
     """Listing of transactions, of the summary or of findings."""
     schema, view = opener.schema, opener.view(now_ms, with_state=True)
-    if asked.follow:
-        filled = tuple(column for column in view.columns if not set(column.sources) <= set(FUTURE_COLUMNS))
-        view = replace(view, columns=filled, nothing="nothing new or changed")
-    elif _condition(asked) is not None:
+    if _condition(asked) is not None:
         view = replace(view, nothing="no transaction meets the condition")
     if asked.summary:
         schema, view = SUMMARY, SUMMARY_VIEW
@@ -164,29 +120,6 @@ def _listing(
     return Listing(
         schema, view, output, _condition(asked), asked.fail_on, asked.limit, voice, provenance.with_meta, now_ms=now_ms
     )
-
-
-def _followed(
-    stores: list[str], asked: AuditOptions, engine: EngineOptions, source: SourceOptions, listing: Listing
-) -> int:
-    interval_ms = INTERVAL_MS if asked.interval is None else parse_duration_ms(asked.interval)
-    return Following(
-        expand(stores), engine, source.files, asked.checkpoint, interval_ms, asked.until_idle, source.voice
-    ).run(listing)
-
-
-def _grown(
-    stores: list[str], asked: AuditOptions, output: OutputOptions, engine: EngineOptions,
-    provenance: ProvenanceOptions, source: SourceOptions, logs: LogOptions,
-) -> int:
-    refuse_with_into({
-        "--output": output.output, "--at": asked.at, "--partition-by": asked.partition_by,
-        "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
-        **_not_in_folders(asked, output, source, logs),
-    })  # fmt: skip
-    return Growing(
-        expand(stores), table_name(asked.into or ""), engine, source.files, asked.checkpoint, source.voice
-    ).run()
 
 
 class _AuditRun:

@@ -93,7 +93,7 @@ def test_every_fact_for_causes_is_followed() -> None:
         "topics", "topics_without_group", "light_halves", "traces",
     }
     in_other_words = {"version_low", "version_high", "conf", "op_interval_ms", "stop"}  # settings, check_stops
-    not_of_files = {"logs", "proxy_keeps_ms"}  # given by options that --follow refuses
+    not_of_files = {"logs", "proxy_keeps_ms"}  # given by options that rmqtx follow does not have
     assert {one.name for one in fields(StoreEvidence)} == in_words | in_other_words | not_of_files
 
 

@@ -64,7 +64,7 @@ def test_what_the_checkpoint_did_without_the_table_is_compared(grown: GrownTable
     growing.write_to(moments[1])
     stores = grown.stores()
     database = FollowDatabase(str(grown.checkpoint), stores)
-    list(Follower(database).step(stores, grown.settings).batches)  # audit --follow with the same checkpoint
+    list(Follower(database).step(stores, grown.settings).batches)  # rmqtx follow with the same checkpoint
     database.close()
     growing.write_to(moments[2])
     assert grown.step_and_compare().is_compared

@@ -1,14 +1,16 @@
-"""`rmqtx audit --into TABLE`: brings a table of verdicts up to the present state of its stores."""
+"""`rmqtx table`: brings a table of verdicts up to the present state of its stores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
-from rmqtx.verdicts.growing.tables import TableName, grow_table
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.verdicts.growing.tables import TableName, grow_table, table_name
+from rmqtx_cli.commands.declared.data import TableCommand
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engines import asked_for_spark, chosen_engine
@@ -24,22 +26,17 @@ if TYPE_CHECKING:
     from rmqtx_cli.words.say import Voice
 
 
-def refuse_with_into(options: Mapping[str, Any]) -> None:
-    """Refuse options that a table does not support. `options`: values by name.
-
-    Raises: BadRequest for the first that is given.
-    """
-    for name, value in options.items():
-        if value not in (None, False, [], ()):
-            raise BadRequest(
-                f"{name} does not go with --into: a table has all transactions with all columns",
-                advice="select when you read it",
-            )
+def run(options: TableCommand) -> int:
+    """Run the command; return its exit status."""
+    return Growing(
+        expand(options.store), table_name(options.into), options.engine, options.files, options.checkpoint,
+        options.voice,
+    ).run()
 
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """One run of an audit into a table."""
+    """One run for a table."""
 
     places: Sequence[str]
     table: TableName

@@ -1,27 +1,31 @@
-"""`rmqtx audit --follow`: reads growing stores step by step and prints each verdict that is new or has changed."""
+"""`rmqtx follow`: reads growing stores step by step and prints each verdict that is new or has changed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, SourceError
-from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
+from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, FollowStep
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.options.engine import EngineName, EngineOptions
-from rmqtx_cli.options.options import OutputFormat, StoreOptions
+from rmqtx_cli.commands.declared.watch import FollowCommand
+from rmqtx_cli.options.filters import all_of
+from rmqtx_cli.options.options import OutputFormat, OutputOptions, StoreOptions
+from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.standard_streams import pause
-from rmqtx_cli.sources.engines import asked_for_spark
+from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
+from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
@@ -30,24 +34,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.findings import Finding
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.words.say import Voice
 
 #: The formats that can be written row by row without an end.
 STREAMING_FORMATS = (OutputFormat.TABLE, OutputFormat.JSONL, OutputFormat.CSV)
-INTERVAL_MS = 10_000
 _RETRY_AFTER_SECONDS = 1.0
 
 
-def refuse_with_follow(options: Mapping[str, object]) -> None:
-    """Refuse options that --follow cannot serve, because it never ends. `options`: values by name.
-
-    Raises: BadRequest for the first that is given.
-    """
-    for name, value in options.items():
-        if value is not None and value is not False:
-            advice = "redirect the rows: >> FILE" if name == "--output" else None
-            raise BadRequest(f"{name} cannot be combined with --follow", advice=advice)
+def run(options: FollowCommand) -> int:
+    """Run the command; return its exit status."""
+    places, steps = expand(options.store), options.steps
+    now_ms = time.time_ns() // 1_000_000
+    view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
+    filled = tuple(column for column in view.columns if not set(column.sources) <= set(FUTURE_COLUMNS))
+    listing = Listing(
+        TRANSACTIONS, replace(view, columns=filled, nothing="nothing new or changed"),
+        OutputOptions(options.fields, options.output_format, form=options.form),
+        all_of((options.where, "flags ~ ." if options.flagged else None)), options.fail_on, voice=options.voice,
+        now_ms=now_ms,
+    )
+    return Following(
+        places, options.files, steps.checkpoint, parse_duration_ms(steps.interval), steps.until_idle, options.voice,
+        steps.processes, steps.temporary_directory,
+    ).run(listing)
 
 
 def refuse_columns_not_followed(listing: Listing) -> None:
@@ -59,50 +68,35 @@ def refuse_columns_not_followed(listing: Listing) -> None:
         for name in columns:
             if name in FUTURE_COLUMNS:
                 raise BadRequest(
-                    f"{option}: {name} cannot be combined with --follow, which leaves it empty",
-                    advice="run rmqtx audit without --follow, which fills this column",
+                    f"{option}: rmqtx follow leaves {name} empty", advice="run rmqtx audit, which fills this column"
                 )
-
-
-def refuse_spark(options: EngineOptions) -> None:
-    """Refuse options that ask for Spark.
-
-    Raises: BadRequest.
-    """
-    if options.engine is EngineName.SPARK or (options.engine is EngineName.AUTO and asked_for_spark(options)):
-        raise BadRequest(
-            "--follow does not run on Spark",
-            advice='add --engine local, or use spark.readStream.format("rmqtx") in Spark',
-        )
 
 
 @dataclass(slots=True)
 class Following:
     """An audit that follows growing stores.
 
-    Units: milliseconds. Raises: BadRequest if Spark is asked for.
+    Units: milliseconds.
     """
 
     places: Sequence[str]
-    engine_options: EngineOptions
     files: StoreOptions
     checkpoint: Path | None
     interval_ms: int
     until_idle: bool
     voice: Voice
+    processes: int | None = None
+    temporary_directory: str | None = None
     _printed: set[str] = field(default_factory=set)
     _settings: dict[str, str] = field(default_factory=dict)
     _last: FollowStep | None = None
-
-    def __post_init__(self) -> None:
-        refuse_spark(self.engine_options)
 
     def run(self, listing: Listing) -> int:
         """Follow until idle or interrupted; returns the exit status."""
         refuse_columns_not_followed(listing)
         if listing.format not in STREAMING_FORMATS:
             names = ", ".join(STREAMING_FORMATS)
-            raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
+            raise BadRequest(f"rmqtx follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
         opened = self._open()
         refuse_inside(self.checkpoint, opened.stores)
         with interruptible(), ExitStack() as stack:
@@ -119,7 +113,7 @@ class Following:
         if self.checkpoint is not None:
             return str(self.checkpoint)
         self.voice.note("without --checkpoint FILE the next start reads everything again")
-        directory = RunFolder(directory=self.engine_options.temporary_directory)
+        directory = RunFolder(directory=self.temporary_directory)
         return str(Path(stack.enter_context(directory)) / "follow.sqlite")
 
     def _open(self) -> Opened:
@@ -132,7 +126,7 @@ class Following:
         return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
 
     def _batches(self, database: FollowDatabase, opened: Opened) -> Iterator[pa.RecordBatch]:
-        follower = Follower(database, processes=self.engine_options.processes)
+        follower = Follower(database, processes=self.processes)
         failed = False
         while True:
             self._say_settings(opened)
