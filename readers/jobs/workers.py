@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from rmqtx.readers.model.own_process import begin_own_process, keep_free_memory
+from rmqtx.readers.model.own_process import SYSTEM_MEMORY, begin_own_process, keep_free_memory
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -58,6 +58,7 @@ def _begin() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     begin_own_process()
     keep_free_memory()
+    SYSTEM_MEMORY.begin()  # for as long as the process runs
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 
@@ -97,9 +98,11 @@ class Workers:
 
     def __enter__(self) -> Workers:
         keep_free_memory()
+        SYSTEM_MEMORY.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        SYSTEM_MEMORY.end()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 

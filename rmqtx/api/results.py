@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.api.rows import row_of
 from rmqtx.readers.finding_kinds.kind import Severity
@@ -73,7 +74,7 @@ class Rows(Generic[_Row]):
         account = self._begun = Account(reading)
         for batch in reading:
             if "state" in batch.schema.names:
-                account.undecidable_count += batch["state"].to_pylist().count(State.UNDECIDABLE)
+                account.undecidable_count += pc.sum(pc.equal(batch["state"], State.UNDECIDABLE)).as_py() or 0
             elif self.schema.equals(FINDINGS):
                 account.has_damage |= not {*batch["severity"].to_pylist()} <= {Severity.NOTE}
             yield batch.select(self.schema.names)

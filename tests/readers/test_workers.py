@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rmqtx.readers.jobs.workers import Workers
@@ -34,6 +35,28 @@ if __name__ == "__main__":
 def test_results_come_in_the_order_of_the_tasks() -> None:
     with Workers(1) as here, Workers(2) as there:
         assert list(here.run(abs, range(-3, 3))) == list(there.run(abs, range(-3, 3))) == [3, 2, 1, 0, 1, 2]
+
+
+def allocator(_: int) -> str:
+    name: str = pa.default_memory_pool().backend_name
+    return name
+
+
+def test_memory_that_tasks_freed_is_not_kept_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.mimalloc_memory_pool())
+    try:
+        with Workers(2) as outer:
+            with Workers(1) as inner:  # as of another thread
+                assert list(inner.run(allocator, range(2))) == ["system"] * 2
+            assert set(outer.run(allocator, range(8))) == {"system"}
+        assert allocator(0) == "mimalloc"
+        monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")  # the user's choice
+        with Workers(2) as chosen:
+            assert set(chosen.run(allocator, range(8))) == {"mimalloc"}
+    finally:
+        pa.set_memory_pool(before)
 
 
 def not_three(number: int) -> int:
