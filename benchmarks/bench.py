@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,25 @@ class Bench:
         title += "" if with_accelerator else ", no accelerator"
         start = [*rmqtx(with_accelerator=with_accelerator), "audit", str(self.store(name)), "--format", suffix]
         return Command(title, [*start, "-o", str(out), *options], check)
+
+    def api_audit(self, name: str) -> Command:
+        """Return `audit` of a store by the library into a file, as `audit`; with the same check."""
+        command = self.audit(name, "parquet")
+        return replace(
+            command, name=f"rmqtx.open({name!r}).audit() to parquet",
+            words=[sys.executable, "-m", "benchmarks.api_audit", *map(str, (self.store(name), command.words[-1]))],
+        )
+
+    def api_rows(self, name: str) -> Command:
+        """Return the iteration over all typed rows of an audit by the library, compared with the truth."""
+        expected = {state: count for state, count in self.truth(name).states().items() if count}
+
+        def check(output: str) -> None:
+            if json.loads(output) != expected:
+                raise CommandFailed(f"rows of {name}: {output}, the truth is {expected}")
+
+        words = [sys.executable, "-m", "benchmarks.api_audit", str(self.store(name))]
+        return Command(f"for row in rmqtx.open({name!r}).audit()", words, check)
 
     def audit_summary(self, name: str) -> Command:
         """Return `rmqtx audit --summary`, with the sums of its counts compared with the truth."""

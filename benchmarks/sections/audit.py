@@ -1,4 +1,4 @@
-"""`audit` and `verify` of 5,000,000 transactions."""
+"""`audit`, by command and library, and `verify` of 5,000,000 transactions."""
 
 from __future__ import annotations
 
@@ -34,6 +34,29 @@ def audit(bench: Bench) -> Section:
     section.at_most("`--summary` to Parquet", ratio(summary, parquet), 0.7, times)
     if has_package("numba"):
         section.add_processes(bench.measure_long([bench.audit("L", "parquet", with_accelerator=False)], turns=1))
+    return section
+
+
+def api_audit(bench: Bench) -> Section:
+    """Measure `audit` by the library, compared with the command, and iteration over its typed rows."""
+    section = Section(
+        "`audit` by the library",
+        "`rmqtx.open(L).audit()`, written by the writer of the command into the same file; then `for row in` it, of M "
+        "and of L.",
+        PROCESS_HEADER,
+    )
+    fill_page_cache(bench.store("L"))
+    measured = bench.measure_long([bench.audit("L", "parquet"), bench.api_audit("L")])
+    command, library = measured
+    section.at_most("`audit` of L by the library, to the command", ratio(library, command), 1.03, times)
+    section.at_most("the same, CPU", ratio(library, command, "cpu_s"), 1.03, times)
+    section.at_most("the same, anonymous memory", ratio(library, command, "peak_anonymous_bytes"), 1.1, times)
+    iterated = bench.measure_long([bench.api_rows("M"), bench.api_rows("L")], turns=1)
+    short, long = iterated
+    section.at_most(
+        "anonymous memory of iterating L, to M", ratio(long, short, "peak_anonymous_bytes"), 1.25, times
+    )
+    section.add_processes([*measured, *iterated])
     return section
 
 

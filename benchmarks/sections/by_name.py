@@ -30,6 +30,7 @@ SECTIONS = {
     "objects": Measurement(object_storage.object_storage, ("L",)),
     "decode": Measurement(decode.decode, ("M",)),
     "audit": Measurement(audit.audit, ("L",)),
+    "api": Measurement(audit.api_audit, ("M", "L")),
     "verify": Measurement(audit.verify_and_one_core, ("L",)),
     # Later than the sections that read L from the page cache, because it drops L from there.
     "cold": Measurement(cold.cold_cache, ("L",)),
