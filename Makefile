@@ -100,7 +100,7 @@ contracts: $(INSTALLED) ## which package and which folder may import which, and 
 	@$(BIN)/python -m pytest -q tests/test_contracts.py
 
 .PHONY: man
-man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md and the diagrams of docs/formats again, from the commands and the declarations
+man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md, docs/api_reference.md and the diagrams of docs/formats again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual.manual man
 	@$(BIN)/python -m rmqtx.spark_tasks.source.schema_page docs/tables.md
 	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
@@ -108,6 +108,7 @@ man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs
 	@$(BIN)/python -m rmqtx_cli.manual.broker_logs_page docs/broker_logs.md
 	@$(BIN)/python -m rmqtx_cli.manual.monitoring_pages docs/monitoring.md
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
+	@$(BIN)/python -m rmqtx_cli.manual.api_page docs/api_reference.md
 
 .PHONY: causes
 causes: $(INSTALLED) ## count the causes in the stores of the corpus again, in docs/causes_seen.md

@@ -115,6 +115,9 @@ _HOMES = {
 }
 
 
+#: Names that go with the next minor release, each with its replacement.
+_DEPRECATED: dict[str, str] = {}
+
 if not TYPE_CHECKING:  # or every name would have a type
 
     def __getattr__(name: str) -> Any:
@@ -122,6 +125,11 @@ if not TYPE_CHECKING:  # or every name would have a type
             from importlib.metadata import version
 
             return version("rmqtx")
+        if name in _DEPRECATED:
+            from warnings import warn
+
+            warn(f"rmqtx.{name} is deprecated, use rmqtx.{_DEPRECATED[name]}", DeprecationWarning, stacklevel=2)
+            return __getattr__(_DEPRECATED[name])
         if name not in __all__:
             raise AttributeError(f"module 'rmqtx' has no attribute {name!r}")
         return getattr(import_module(_HOMES.get(name, _ERRORS)), "open_stores" if name == "open" else name)
