@@ -24,7 +24,15 @@ from rmqtx.readers.store.store import (
     WAITING_TOPICS,
 )
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries, topics, views
-from rmqtx.remoting.live.queues import LogTooLong, first_kept, ops, records, records_of_system_topic, walked
+from rmqtx.remoting.live.queues import (
+    LogTooLong,
+    OpsUnreadable,
+    first_kept,
+    ops,
+    records,
+    records_of_system_topic,
+    walked,
+)
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
@@ -71,9 +79,25 @@ class LiveReads:
         return self._broker.offset_at(topic, queue_id, time_ms) + 2
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
-        """Yield the records of a part of a queue."""
-        bodies = records(self._broker, topic, queue_id, begin, end, self.pace, self.gaps)
-        return blocks_of(bodies, self._facts.root, self._facts.findings)
+        """Yield the records of a part of a queue.
+
+        A broker 4.x refuses the pulls from the half queue (17) until its first round has made the topic's
+        configuration; its entries lead to the records then, or on 4.3.0, which does not serve them, the log does.
+        Source: TransactionalMessageBridge.selectTopicConfig.
+        """
+        facts, broker = self._facts, self._broker
+        if topic != HALF_TOPIC:
+            bodies = records(broker, topic, queue_id, begin, end, self.pace, self.gaps)
+            yield from blocks_of(bodies, facts.root, facts.findings)
+            return
+        try:
+            bodies = records_of_system_topic(broker, topic, begin, end, self.pace, self.gaps)
+            yield from blocks_of(bodies, facts.root, facts.findings)
+        except OpsUnreadable:
+            bodies = walked(broker, facts.log_begin_offset, facts.log_file_bytes, self.pace)
+            for block in blocks_of(bodies, facts.root, []):
+                numbers = block.header("queue_offset")
+                yield block.take(block.topic_is(topic) & (begin <= numbers) & (numbers < end))
 
     def read_index(self, keys: Iterable[tuple[str, str]]) -> None:
         """Add the records that the index has under some keys; a key with more records than it returns is a finding."""

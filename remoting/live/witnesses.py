@@ -288,11 +288,16 @@ class LiveWitnesses:
         return set(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
 
     def _read_halves_before_the_start(self, named: Named) -> None:
-        """Read copies stored before the broker's last start by the queue, because the index may lack them."""
+        """Read copies stored before the broker's last start by the queue, because the index may lack them.
+
+        All of them for a transaction of which the index has only a discard copy.
+        """
         facts, halves = self._facts, self._halves_outside_rocksdb(named)
         oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
-        lost = incomplete_chains(halves)
-        if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
+        known = pc.unique(pc.coalesce(self._gathered.chosen("halves", named)["transaction_id"], ""))
+        discarded = self._gathered.chosen("discards", named)["transaction_id"]
+        lost = incomplete_chains(halves) or not pc.all(pc.is_in(discarded, value_set=known)).as_py()
+        if lost or (oldest and oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
             begin = facts.half_begin if lost else oldest[0]["queue_offset"]
             self._read_halves_before_the_start_from(begin, list(named))
 
@@ -393,7 +398,10 @@ class LiveWitnesses:
             0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored,
             ops_of_records(found, rules, op_begin if op_cursor > op_end else max(op_cursor, op_begin), op_end, least),
         )
-        return CheckWindow(state, stored.words, stored.diverted_count)
+        # Also of copies that the check cannot decode, before 4.6.0 those with a spoiled body.
+        places = [block.commit_log_offsets for block, _ in halves]
+        slot_offsets = np.concatenate([np.zeros(0, np.int64), *places])
+        return CheckWindow(state, stored.words, stored.diverted_count, slot_offsets=slot_offsets)
 
     def _end_of_ops(self) -> int:
         """The end of the op queue when it was read first."""

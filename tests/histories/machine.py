@@ -148,9 +148,12 @@ class Machine:
     def request(self, client: str, request: Request) -> Frame | None:
         """Have a request carried out by the processor for its code; None if the broker does not respond."""
         self._opaque += 1
-        frame = Frame(request.code, self._opaque, request.texts(), request.body)
-        effects = self.step("request", client, base64.b64encode(encoded(frame)).decode())
-        return effects.answers[0] if effects.answers else None
+        answers = self.carried_out(client, Frame(request.code, self._opaque, request.texts(), request.body))
+        return answers[0] if answers else None
+
+    def carried_out(self, client: str, frame: Frame) -> Sequence[Frame]:
+        """Have a frame carried out; the responses."""
+        return self.step("request", client, base64.b64encode(encoded(frame)).decode()).answers
 
 
 def _frame(text: str) -> Frame:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from tests.histories import living
 from tests.histories.comparing import Compared, compare
 from tests.histories.forcing import ACTS_OF_A_STORE, ACTS_TO_SHRINK, force
 from tests.histories.futures import Fork
@@ -106,6 +107,9 @@ class Stage:
         truth = world.truth(world.now_ms + _LATER_MS)
         future = Fork(world.machine, copied(world.root, to), world.conf, truth.now_ms)
         found = compare(world.root, truth, future)
+        if truth.refusal is None and living.is_comparable(truth):
+            for what, live, files in living.answers(world.machine, to, world.conf):
+                found.take(what, "", live, files)
         future.end()
         shutil.rmtree(to)
         return found, truth

@@ -37,6 +37,8 @@ class StoreBroker:
         """Groups of which a proxy is registered."""
         self.refuses_settings: ResponseCode | None = None
         """With which code it refuses new settings; SUCCESS: it answers 0 and ignores them."""
+        self.lacks_topics: set[str] = set()
+        """Topics without a configuration: their records cannot be pulled."""
         self.counts: dict[RequestCode, int] = {}
         self._answers: dict[RequestCode, Callable[[Frame], Frame]] = {
             RequestCode.GET_BROKER_CONFIG: self._config,
@@ -133,7 +135,8 @@ class StoreBroker:
 
     def _pull(self, request: Frame) -> Frame:
         topic = request.fields["topic"]
-        if (topic == OP_TOPIC and self.version.startswith("4.")) or (topic == PROXY_TOPIC and not self._is_proxied()):
+        lacks = topic in self.lacks_topics or (topic == OP_TOPIC and self.version.startswith("4."))
+        if lacks or (topic == PROXY_TOPIC and not self._is_proxied()):
             return response(request, ResponseCode.TOPIC_NOT_EXIST)
         begin, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
         low, high = self._range(request)

@@ -15,7 +15,7 @@ from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, Store, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import half_and_op_tables
@@ -25,8 +25,10 @@ from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.model.next_event import NextEvent
 from tests.brokers import corpus
 from tests.forge.stores import copy_of
+from tests.histories.damages import DAMAGES
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
 from tests.representatives import rest_is_slow
@@ -177,6 +179,57 @@ def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_sta
             row["transaction_id"]: row["state"] for row in files if row["half_copies"]
         }
         assert sorted(found, key=str) == sorted((row for row in files if row["half_copies"]), key=str)
+
+
+def test_of_what_the_index_has_only_a_discard_copy_the_half_copies_are_read_from_the_queue(
+    tmp_path: Path, client: Client
+) -> None:
+    """The index lost what is older than the start of the broker, which then discarded the transaction."""
+    now_ms = time.time_ns() // 1_000_000
+    one = Served("common-5.3.3", tmp_path, client, booted_ms=now_ms)
+    query = one.answers._query
+    one.answers._answers[RequestCode.QUERY_MESSAGE] = lambda request: (
+        response(request, ResponseCode.QUERY_NOT_FOUND) if request.fields["topic"] != DISCARD_TOPIC else query(request)
+    )
+    with one.server:
+        discarded = [row for row in one.in_files() if row["discard_copies"]]
+        assert discarded
+        for row in discarded:
+            found = one.live(live_lookups.lookup([one.broker], [row["transaction_id"]]).table().to_pylist())
+            assert found == [row]
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "4.3.0"])
+def test_a_half_queue_that_cannot_be_pulled_yet_is_read_by_its_entries_or_by_the_log(
+    version: str, tmp_path: Path, client: Client
+) -> None:
+    """Brokers 4.x make the configuration of the half topic in the first round of the check."""
+    one = Served(f"common-{version}", tmp_path, client)
+    with one.server:
+        pulled = one.live(live_lookups.audit([one.broker]).table().to_pylist())
+        one.answers.lacks_topics.add(HALF_TOPIC)
+        if version == "4.3.0":  # it serves no entries of this queue either
+            one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+        assert one.live(live_lookups.audit([one.broker]).table().to_pylist()) == pulled
+        assert pulled
+
+
+def test_a_copy_that_its_broker_cannot_decode_has_the_event_that_files_give_it(
+    tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 4.6.0 a check that puts a compressed half message back spoils its body, and each round ends there."""
+    one = Served("poison-4.4.0", tmp_path, client)
+    for kind in ("half cursor set", "op cursor set"):  # such a round keeps no cursor
+        DAMAGES[kind](tmp_path / "store", 0.0)
+    one.answers.store = store = open_store(tmp_path / "store")
+    monkeypatch.setattr(Store, "in_use", True)
+    with one.server:
+        live = live_lookups.audit([one.broker]).table().to_pylist()
+        files = {row["transaction_id"]: row for row in audit([store], one.settings_of).table().to_pylist()}
+        assert any("poison" in row["flags"] and row["next_event"] == NextEvent.STOPPED for row in live)
+        for row in live:
+            for name in ("next_event", "advice"):
+                assert row[name] == files[row["transaction_id"]][name]
 
 
 def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None:

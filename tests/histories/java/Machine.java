@@ -1,8 +1,10 @@
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.FileRegion;
 import io.netty.channel.embedded.EmbeddedChannel;
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
@@ -11,6 +13,8 @@ import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.WritableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -235,8 +239,22 @@ public final class Machine {
         /** The broker's threads send checks side by side, for which an embedded channel is not made. */
         @Override
         public ChannelFuture writeAndFlush(Object message) {
-            sent.add(message);
+            try {
+                sent.add(message instanceof FileRegion ? bytesOf((FileRegion) message) : message);
+            } catch (Exception error) {
+                return newFailedFuture(error);
+            }
             return newSucceededFuture();
+        }
+
+        /** Records that are answered from the log: the broker releases them as soon as they are written. */
+        private static byte[] bytesOf(FileRegion region) throws Exception {
+            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+            WritableByteChannel to = Channels.newChannel(bytes);
+            while (bytes.size() < region.count()) {
+                region.transferTo(to, bytes.size());
+            }
+            return bytes.toByteArray();
         }
 
         @Override
@@ -304,6 +322,8 @@ public final class Machine {
                 if (left instanceof RemotingCommand) {
                     RemotingCommand command = (RemotingCommand) left;
                     print(command.isResponseType() ? "answer" : "asked", one.getKey(), command);
+                } else if (left instanceof byte[]) {
+                    out.println("answer\t" + one.getKey() + "\t" + Base64.getEncoder().encodeToString((byte[]) left));
                 }
             }
         }

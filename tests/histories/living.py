@@ -1,0 +1,127 @@
+"""What rmqtx reads from a running machine over the wire, compared with its files at that moment."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups as live_lookups
+from rmqtx.remoting.protocol.frames import FrameReader, encoded
+from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.verdicts.audit import lookups
+from rmqtx.verdicts.audit.local_audit import audit
+from tests.conftest import MOMENT
+from tests.histories.machine import ADDRESS, Machine
+from tests.histories.truth import Truth
+
+Row = dict[str, Any]
+#: What only one of the two ways knows: who is asked, what the files of a running broker do not promise, when it began.
+_LEFT_OUT = ("producer_alive", "asked_through", "causes", "next_event_at_ms", "discard_at_ms")
+_SINCE_THE_START = frozenset({"stalled", "never_checked"})
+#: What may have happened to the files, so that both ways read the same records. A broker sends no others.
+_HARMLESS = frozenset({
+    "no cursors", "no checkpoint", "abort", "no abort", "half cursor set", "op cursor set", "lost pages",
+})
+
+
+class _Wire:
+    """A stream of rmqtx to a machine: each request is carried out by the broker's processor when it is sent."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._frames = FrameReader()
+        self._received: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def recv(self) -> bytes:
+        """See `Stream`."""
+        return self._received.get()
+
+    def sendall(self, data: bytes) -> None:
+        """See `Stream`."""
+        for frame in self._frames.feed(data):
+            for answer in self._machine.carried_out("rmqtx", frame):
+                self._received.put(encoded(answer))
+
+    def close(self) -> None:
+        """See `Stream`."""
+        self._received.put(b"")
+
+
+@contextmanager
+def connected(machine: Machine, now_ms: int) -> Iterator[Broker]:
+    """The broker of a machine, as rmqtx reads it over the wire at a time."""
+
+    def opened(_address: str, _settings: RemotingSettings) -> _Wire:
+        return _Wire(machine)
+
+    with pytest.MonkeyPatch.context() as patch, Client() as client:
+        patch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
+        patch.setattr("rmqtx.remoting.live.store_facts.time", SimpleNamespace(time_ns=lambda: now_ms * 1_000_000))
+        yield Broker(client, ADDRESS, "broker-a", "DefaultCluster")
+
+
+def is_comparable(truth: Truth) -> bool:
+    """Whether both ways read the same records; tables in RocksDB are not read over the wire."""
+    return _HARMLESS.issuperset(truth.damages) and truth.conf.get("transRocksDBEnable") != "true"
+
+
+def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Read a running machine over the wire and from its files.
+
+    Yield for each answer what it is about, and both answers.
+    """
+    now_ms = machine.now_ms
+    machine.step("persist")
+    store = open_store(str(root))
+    settings = broker_settings(store, conf=conf, version=machine.version)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MOMENT, lambda _: now_ms)
+        files = audit([store], lambda _: settings).table().to_pylist()
+        listed = lookups.pending([store], lambda _: settings).table().to_pylist()
+    with connected(machine, now_ms) as broker:
+        live = live_lookups.audit([broker]).table().to_pylist()
+        live_listed = live_lookups.pending([broker]).table().to_pylist()
+        shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
+    yield "live audit", *_both(live, [row for row in files if _is_in_half_queue(row)], broker.root, str(root))
+    yield "live pending", *_both(live_listed, [row for row in listed if _is_in_half_queue(row)], broker.root, str(root))
+    for row, found in zip(live, shown, strict=False):
+        mine = [one for one in found if one["transaction_id"] == row["transaction_id"]]
+        yield "live show", *_both(mine, [row], broker.root, broker.root)
+
+
+def _is_in_half_queue(row: Row) -> bool:
+    """Whether the half queue has a copy; not of one that a delay diverts, or whose copies are gone."""
+    return bool(row["half_copies"])
+
+
+def _both(live: list[Row], files: list[Row], broker_root: str, root: str) -> tuple[str, str]:
+    said, wanted = _comparable(live, broker_root), _comparable(files, root)
+    for one, other in zip(said, wanted, strict=False):
+        if one != other:
+            names = [name for name in one if one[name] != other.get(name)]
+            first, second = ({name: row.get(name) for name in names} for row in (one, other))
+            return json.dumps(first), json.dumps(second)
+    return f"{len(said)} rows", f"{len(wanted)} rows"
+
+
+def _comparable(rows: list[Row], root: str) -> list[Row]:
+    """Rows without what only one of the two ways can say."""
+    plain = []
+    for row in rows:
+        kept = {name: value for name, value in row.items() if name not in _LEFT_OUT}
+        kept["flags"] = sorted(set(row["flags"]) - _SINCE_THE_START)
+        kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"] or "")
+        plain.append(json.loads(json.dumps(kept, default=str).replace(json.dumps(root)[1:-1], "ROOT")))
+    return plain
