@@ -26,6 +26,10 @@ DEPLOY = ROOT / "deploy"
 PAGE = ROOT / "docs" / "monitoring.md"
 RULES = (DEPLOY / "prometheus" / "rmqtx.rules.yml").read_text("utf-8")
 DASHBOARD: Any = json.loads((DEPLOY / "grafana" / "rmqtx.json").read_text("utf-8"))
+FILES = [  # without what a release is built with, and without the templates of the chart
+    file for file in sorted(DEPLOY.rglob("*"))
+    if file.is_file() and not {"release", "chart"} & set(file.relative_to(DEPLOY).parts)
+]  # fmt: skip
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 MANIFESTS = [
     document for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -51,7 +55,7 @@ def containers(part: Any) -> Iterator[dict[str, Any]]:
 
 def command_lines() -> Iterator[tuple[str, list[str]]]:
     """Each command line of rmqtx: its file, and its words."""
-    for file in [PAGE, *(one for one in sorted(DEPLOY.rglob("*")) if one.is_file())]:
+    for file in [PAGE, *FILES]:
         text = file.read_text("utf-8").replace("\\\n", " ").replace("\\%", "%")
         code = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)) if file.suffix == ".md" else text
         for line in code.splitlines():
@@ -100,8 +104,8 @@ def test_the_page_has_the_declared_metrics() -> None:
 def test_each_file_is_on_the_page() -> None:
     text = PAGE.read_text("utf-8")
     left = [
-        file.name for file in DEPLOY.rglob("*")
-        if file.is_file() and file.name != "mkdocs.yml" and file.name not in text and file.suffix not in text
+        file.name for file in FILES
+        if file.name != "mkdocs.yml" and file.name not in text and file.suffix not in text
     ]
     assert left == []
 
@@ -165,3 +169,39 @@ def test_containers_may_write_nothing() -> None:
         assert (context["readOnlyRootFilesystem"], context["allowPrivilegeEscalation"]) == (True, False)
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert all(mount.get("readOnly") for mount in container["volumeMounts"] if mount["mountPath"] == "/store")
+
+
+def plugin(*words: str) -> subprocess.CompletedProcess[str]:
+    """What `kubectl rmqtx` prints."""
+    file = DEPLOY / "kubernetes" / "kubectl-rmqtx"
+    return subprocess.run([file, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ([], ["pending", "/proc/1/root/home/rocketmq/store"]),
+        (["-s", "/data/a b", "--", "audit", "{}", "--where", "topic = 'a'"],
+         ["audit", "/proc/1/root/data/a b", "--where", "topic = 'a'"]),
+    ],
+)  # fmt: skip
+def test_the_plugin_prints_a_command_that_a_shell_reads_back(words: list[str], command: list[str]) -> None:
+    done = plugin("broker-a-0", "-n", "mq", "--user", "7", "--dry-run", *words)
+    comment, line = done.stdout.splitlines()
+    profile = json.loads(comment.removeprefix("# PROFILE.json: "))
+    assert profile["securityContext"] == {"runAsUser": 7, "runAsGroup": 7, "runAsNonRoot": True}
+    assert shlex.split(line) == [
+        "kubectl", "debug", "-i", "--quiet", "--namespace=mq", "broker-a-0", "--target=broker", "--image=rmqtx:0.1.0",
+        "--profile=restricted", "--custom=PROFILE.json", "--", "rmqtx", *command,
+    ]  # fmt: skip
+    root = typer.main.get_command(app)
+    root.commands[command[0]].make_context("rmqtx", command[1:])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["a", "b"], ["a", "--user", "0"], ["a", "--store", "store"], ["a", "--unknown"], ["a", "-n"]]
+)
+def test_the_plugin_refuses(words: list[str]) -> None:
+    done = plugin(*words, "--dry-run") if words[-1:] != ["-n"] else plugin(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kubectl rmqtx: ")
