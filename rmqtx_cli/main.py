@@ -19,7 +19,7 @@ import typer.main
 from rmqtx.readers.model.errors import (
     RmqtxError,
 )
-from rmqtx.readers.model.own_process import begin_own_process
+from rmqtx.readers.model.own_process import begin_loading, begin_own_process
 from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import CommandTree, HelpfulGroup
@@ -86,6 +86,7 @@ _WITHOUT_ROWS = ("check", "probe")
 def run() -> None:
     """The console script."""
     begin_own_process()
+    begin_loading()
     # Else numpy starts a thread for each core, to multiply matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.

@@ -7,7 +7,8 @@ that is in none of them is from the sources.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from rmqtx.readers.broker_logs.log_files import LOG_NAMES
 
@@ -19,7 +20,7 @@ _REQUEST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LineKind:
     """A kind of line.
 
@@ -42,10 +43,11 @@ class LineKind:
     has_exception: bool = False
     is_shown: bool = True
     thread: str = ""
-    pattern: re.Pattern[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pattern", re.compile(re.escape(self.begins) + self.rest, re.DOTALL))
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What matches the line from its begin; compiled when the first line is compared."""
+        return re.compile(re.escape(self.begins) + self.rest, re.DOTALL)
 
     @property
     def names(self) -> str:

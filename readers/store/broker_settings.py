@@ -26,8 +26,13 @@ from rmqtx.readers.model.releases import (
     parse_version,
     release_before,
 )
+from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.version_signs import RUST, at_least, at_most, rewritten_since, rust_mark, set_back
+
+_Bounds = tuple[Version | None, Version | None, dict[str, str]]
+#: A given version; whether there are op messages with lists; whether the discard topic has a record.
+_Asked = tuple[str | None, bool | None, bool | None]
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "from the broker"
@@ -157,6 +162,10 @@ class BrokerSettings:
         return [f"{origin}: {', '.join(values)}" for origin, values in groups.items()]
 
 
+#: What the files of a store show, by what else is known: a command asks for the settings several times.
+_BOUNDS: Remembered[dict[_Asked, _Bounds]] = Remembered()
+
+
 def broker_settings(
     store: Store,
     *,
@@ -174,13 +183,15 @@ def broker_settings(
     record in the discard topic was found.
     Raises: BadRequest if `version` is not a version.
     """
-    low, high, origin = _bounds(store, None if is_next else version, has_op_lists, discard_topic_seen)
+    asked = None if is_next else version, has_op_lists, discard_topic_seen
+    known = _BOUNDS.of(store, dict)
+    if asked not in known:
+        known[asked] = _bounds(store, *asked)
+    low, high, origin = known[asked]
     if is_next and version is not None:
         low = high = known_version(version)
-        origin = {"version_low": "given", "version_high": "given"}
-    if (mark := rust_mark(store)) is not None:
-        origin["rust"] = mark
-    return _settings(conf or {}, low, high, origin)
+        origin = {"version_low": "given", "version_high": "given", **_rust(store)}
+    return _settings(conf or {}, low, high, dict(origin))
 
 
 def settings_of_conf(conf: Mapping[str, str], version: str | None = None) -> BrokerSettings:
@@ -279,10 +290,10 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
 
 def _bounds(
     store: Store, version: str | None, has_op_lists: bool | None, discard_topic_seen: bool | None
-) -> tuple[Version | None, Version | None, dict[str, str]]:
+) -> _Bounds:
     if version is not None:
         exact, why = given_version(store, version)
-        return exact, exact, {"version_low": why, "version_high": why}
+        return exact, exact, {"version_low": why, "version_high": why, **_rust(store)}
     least = list(at_least(store))
     most = list(at_most(store))
     if discard_topic_seen:
@@ -305,7 +316,12 @@ def _bounds(
     most = [found for found in most if low is None or found[0] >= low]
     if most:
         high, origin["version_high"] = min(most, key=lambda found: found[0])
-    return low, high, origin
+    return low, high, {**origin, **_rust(store)}
+
+
+def _rust(store: Store) -> dict[str, str]:
+    mark = rust_mark(store)
+    return {} if mark is None else {"rust": mark}
 
 
 def _since(change: Change, low: Version | None, high: Version | None) -> tuple[bool | None, str]:

@@ -7,6 +7,7 @@ empty or broken. This module does the same.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -106,6 +107,14 @@ def read_config(store: Store, name: str) -> Config:
 
 
 _MISSING = "no file"
+#: A command reads each of these files several times, and few of them are longer.
+_KEPT_CHARACTERS = 1 << 16
+
+
+@functools.lru_cache(64)
+def _parsed(text: str) -> Any:
+    """Return the value of a text, which no caller changes."""
+    return parse(text)
 
 
 def _attempt(file: str, files: FileSystem) -> tuple[Any, str | None]:
@@ -116,7 +125,7 @@ def _attempt(file: str, files: FileSystem) -> tuple[Any, str | None]:
             return None, _MISSING
         if not text.strip("\0 \t\r\n"):  # a crash can leave a file empty or all zeros
             return None, "an empty file"
-        return parse(text, file), None
+        return (_parsed(text) if len(text) <= _KEPT_CHARACTERS else parse(text)), None
     except BadText as error:
         return None, error.message if error.position_bytes is None else f"{error.message} at {error.position_bytes}"
     except UnreadableFile as error:

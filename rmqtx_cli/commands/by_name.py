@@ -12,6 +12,7 @@ from typing import Any
 
 import typer.main
 
+from rmqtx.readers.model.own_process import loaded
 from rmqtx_cli.commands import Command, epilog
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.options.grouped_options import typer_function
@@ -42,6 +43,7 @@ def in_group(group: str) -> tuple[type[Command], ...]:
 def run_by_its_module(options: Command) -> int:
     """Run a command; import the module that does."""
     module = importlib.import_module(f"rmqtx_cli.commands.{options.MODULE}")
+    loaded()
     status: int = getattr(module, options.FUNCTION)(options)
     return status
 

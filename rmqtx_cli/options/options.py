@@ -229,6 +229,13 @@ DecoderOption = Annotated[
         help="Filter for bodies: gets each as a line of base64, prints a line of text for each (column body_decoded)",
     ),
 ]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"),
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,3 +312,11 @@ class TracedStoreOptions(StoreOptions):
     """The same, for commands that read message traces, also those of live brokers."""
 
     trace_topic: TraceTopicOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOptions:
+    """The range to read, as commit-log offsets or times."""
+
+    begin: FromOption = None
+    end: ToOption = None

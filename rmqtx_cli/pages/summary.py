@@ -271,7 +271,7 @@ class Summary:
         states; if it is before the end of a store, counter and queues of the store have later values.
         """
         damaged = self.damaged(findings)
-        is_prepared = have_only_prepared([store.root for store in stores])
+        is_prepared = have_only_prepared(stores)
         for flag in FLAGS:
             if self.flags[flag]:
                 text = flag_text(flag, FLAGS[flag], is_prepared=is_prepared)

@@ -27,17 +27,15 @@ if TYPE_CHECKING:
 
 def folder_of(
     output: OutputOptions, partition_by: str | None, unfit: Mapping[str, Any]
-) -> VerdictFolder | None:
-    """Return the folder that `-o` names; None for a file and for stdout.
+) -> VerdictFolder:
+    """Return the folder that `-o` names.
 
     `unfit`: values of the options that a folder does not support, by option name.
     Raises: BadRequest for one of these options, and for --partition-by without a folder.
     """
     place = output.output
     if not isinstance(place, OutputFolder):
-        if partition_by is not None:
-            raise BadRequest("--partition-by is for folders", advice="add -o DIR/")
-        return None
+        raise BadRequest("--partition-by is for folders", advice="add -o DIR/")
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
             raise BadRequest(

@@ -14,7 +14,7 @@ from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import Store, open_store
 from rmqtx_cli.words.text import count
 
 #: Replacements of texts of flags, for transactions whose records are those of the designs before 4.3.
@@ -28,17 +28,17 @@ _FLAGS = {
 }
 
 
-def has_only_prepared(root: str | None) -> bool:
+def has_only_prepared(place: Store | str | None) -> bool:
     """Whether the transactions of a local store are prepared records; also without any, if its release has no others.
 
-    False where nothing is known.
+    `place`: the store, or its root. False where nothing is known.
     """
-    return _facts_of(root)[0]
+    return _facts_of(place)[0]
 
 
-def have_only_prepared(roots: Sequence[str]) -> bool:
+def have_only_prepared(places: Sequence[Store | str]) -> bool:
     """Whether there are stores, and the transactions of all of them are prepared records."""
-    return bool(roots) and all(map(has_only_prepared, roots))
+    return bool(places) and all(map(has_only_prepared, places))
 
 
 def copies_text(number: int, *, is_prepared: bool) -> str:
@@ -95,12 +95,12 @@ def _texts_of(code: str, root: str) -> OldTexts | None:
     return OldTexts(meaning=meaning) if meaning is not None and is_before_half_topics(root) else None
 
 
-def _facts_of(root: str | None) -> tuple[bool, bool]:
+def _facts_of(place: Store | str | None) -> tuple[bool, bool]:
     """Whether a store has only prepared records, and whether its broker is older than 4.3."""
-    if root is None or is_uri(root):
+    if place is None or is_uri(place.root if isinstance(place, Store) else place):
         return False, False
     try:
-        store = open_store(root)
+        store = place if isinstance(place, Store) else open_store(place)
         settings, words = broker_settings(store), [seen.word for seen in designs_of(store)]
     except RmqtxError:
         return False, False

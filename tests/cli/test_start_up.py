@@ -51,7 +51,7 @@ NEEDLESS = (
     ("command", "also"),
     [
         ("pending STORE", ("ssl",)), ("check STORE", ("ssl",)), ("show ID --store STORE", ("ssl",)),
-        ("stores STORE", ("ssl",)), ("explain PENDING", ()),
+        ("stores STORE", ("ssl",)), ("explain PENDING", ()), ("audit STORE", ("ssl",)),
     ],
 )  # fmt: skip
 def test_a_command_loads_only_what_it_needs(

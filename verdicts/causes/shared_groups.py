@@ -24,6 +24,8 @@ from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 _PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44
 _ID_DIGITS, _ID_DIGITS_V6 = 32, 56
 _ANSWERED = ("answered-unknown", "answered-commit", "answered-rollback")
+#: Columns of the table of transactions that are counted, in the order of `Decisions`.
+_COUNTS = ("direct_commit", "direct_rollback", "commit_at_check", "rollback_at_check")
 _ENDED = ("ended-unknown", "ended-rollback")
 
 
@@ -64,30 +66,52 @@ def _client(found: Evidence, chosen: Bools, kinds: tuple[str, ...]) -> Int64s:
 
 def members_of(found: Evidence) -> dict[tuple[str, str], Members]:
     """Return what is known of the producers of each group, by store and group, from some transactions."""
-    rows = _members_table(found)
     members: dict[tuple[str, str], Members] = {}
-    one_group = ["store", "group"]
-    counts = ("direct_commit", "direct_rollback", "commit_at_check", "rollback_at_check")
-    by_topic = rows.group_by([*one_group, "topic"]).aggregate([(name, "sum") for name in counts])
-    for row in by_topic.to_pylist():
+    rows = _members_table(found)
+    by_topic, firsts = _grouped(rows, ["store", "group", "topic"])
+    counts = [np.bincount(by_topic, np.asarray(rows[name]), len(firsts)).astype(np.int64).tolist() for name in _COUNTS]
+    for row, *decided in zip(rows.take(pa.array(firsts)).to_pylist(), *counts, strict=True):
         mine = members.setdefault((found.names[row["store"]], row["group"]), Members())
-        mine.decisions[row["topic"]] = Decisions(*(row[f"{name}_sum"] for name in counts))
-    with_sender = rows.filter(rows["sender"].is_valid()).group_by([*one_group, "topic", "sender"]).aggregate(
-        [("time_ms", "count"), ("time_ms", "min"), ("time_ms", "max")]
-    )
-    senders = with_sender.group_by(one_group).aggregate([("sender", "count_distinct")]).to_pylist()
-    for row in senders:
-        if row["sender_count_distinct"] > SENDERS_MAX:
-            members[found.names[row["store"]], row["group"]].forget_senders()
-            is_other = pc.or_(
-                pc.not_equal(with_sender["store"], row["store"]), pc.not_equal(with_sender["group"], row["group"])
-            )
-            with_sender = with_sender.filter(is_other)
-    for row in with_sender.to_pylist():
-        sent = Sent(row["time_ms_count"], row["time_ms_min"], row["time_ms_max"])
-        members[found.names[row["store"]], row["group"]].add_sent(row["sender"], row["topic"], sent)
+        mine.decisions[row["topic"]] = Decisions(*decided)
+    rows = rows.filter(rows["sender"].is_valid())
+    by_sender, firsts = _grouped(rows, ["store", "group", "topic", "sender"])
+    senders: dict[tuple[str, str], set[str]] = {}
+    sent = list(zip(rows.take(pa.array(firsts)).to_pylist(), _sent(by_sender, rows, len(firsts)), strict=True))
+    for row, _ in sent:
+        senders.setdefault((found.names[row["store"]], row["group"]), set()).add(row["sender"])
+    for one_group, known in senders.items():
+        if len(known) > SENDERS_MAX:
+            members[one_group].forget_senders()
+    for row, times in sent:
+        one_group = found.names[row["store"]], row["group"]
+        if len(senders[one_group]) <= SENDERS_MAX:
+            members[one_group].add_sent(row["sender"], row["topic"], times)
     _add_addresses(found, members)
     return members
+
+
+def _grouped(rows: pa.Table, names: list[str]) -> tuple[Int64s, Int64s]:
+    """Return the group of each row by the values of some columns, numbered by its first row, and these first rows.
+
+    As `group_by` of Arrow, which loads its data sets, file systems and Parquet: a tenth of the time of a small audit.
+    """
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in names:
+        values = rows[name].combine_chunks().dictionary_encode()
+        _, codes = np.unique(codes * len(values.dictionary) + np.asarray(values.indices), return_inverse=True)
+    _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    return np.argsort(order)[codes], firsts[order]
+
+
+def _sent(groups: Int64s, rows: pa.Table, count: int) -> list[Sent]:
+    """Return how many rows each group has, and the first and last of their times."""
+    times_ms = np.asarray(rows["time_ms"])
+    first_ms, last_ms = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
+    np.minimum.at(first_ms, groups, times_ms)
+    np.maximum.at(last_ms, groups, times_ms)
+    numbers = np.bincount(groups, minlength=count)
+    return [Sent(*one) for one in zip(numbers.tolist(), first_ms.tolist(), last_ms.tolist(), strict=True)]
 
 
 def _members_table(found: Evidence) -> pa.Table:

@@ -18,6 +18,7 @@ from rmqtx_cli.options.options import (
     LimitOption,
     OptionalStoreArguments,
     OutputOptions,
+    RangeOptions,
     RateOption,
     StoreArguments,
     TopicOption,
@@ -26,13 +27,6 @@ from rmqtx_cli.options.options import (
     WhereOption,
 )
 
-FromOption = Annotated[
-    str | None,
-    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"),
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
-]
 FromOffsetOption = Annotated[
     int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset")
 ]
@@ -46,14 +40,6 @@ CoverageOption = Annotated[
         "--coverage", help="List the bytes of each file instead of rows: decoded + filler + damaged + unread = size"
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class RangeOptions:
-    """The range to read, as commit-log offsets or times."""
-
-    begin: FromOption = None
-    end: ToOption = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from rmqtx_cli.commands import Command, Example
-from rmqtx_cli.commands.declared.decode import RangeOptions
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.live import LiveOptions
@@ -32,6 +31,7 @@ from rmqtx_cli.options.options import (
     ProofOption,
     ProvenanceOptions,
     ProxyConfOption,
+    RangeOptions,
     RowForm,
     StoreArguments,
     StoreOptions,

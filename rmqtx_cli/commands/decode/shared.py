@@ -10,10 +10,10 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES
-from rmqtx_cli.commands.declared.decode import RangeOptions, RowsOptions, UncoveredRowsOptions
+from rmqtx_cli.commands.declared.decode import RowsOptions, UncoveredRowsOptions
 from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.filters import all_of
-from rmqtx_cli.options.options import OutputOptions, StoreOptions
+from rmqtx_cli.options.options import OutputOptions, RangeOptions, StoreOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain

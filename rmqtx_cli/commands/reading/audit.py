@@ -24,6 +24,7 @@ from rmqtx_cli.options.options import (
     OutputOptions,
     ProvenanceOptions,
 )
+from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.options.source_options import LogOptions, SourceOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.table import print_table
@@ -36,7 +37,6 @@ from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
 from rmqtx_cli.sources.transaction_tables import address_of
-from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
 
@@ -57,11 +57,11 @@ def run(options: AuditCommand) -> int:
     )
     if options.asked.summary and options.asked.findings:
         raise BadRequest("--summary and --findings are two listings: give only one")
-    folder = folder_of(
-        options.output, options.asked.partition_by,
-        _not_in_folders(options.asked, options.output, options.source, options.logs),
-    )
-    if folder is not None:
+    if options.asked.partition_by is not None or isinstance(options.output.output, OutputFolder):
+        from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of  # all of pyarrow.fs
+
+        unfit = _not_in_folders(options.asked, options.output, options.source, options.logs)
+        folder = folder_of(options.output, options.asked.partition_by, unfit)
         return audit_into_folder(options.context, folder, cast("FileOpener", opener), engine, options.provenance, at_ms)
     engine = options.source.database.engine_of(engine)
     listing = _listing(options.asked, options.output, options.provenance, opener, now_ms, voice)

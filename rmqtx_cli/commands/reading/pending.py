@@ -118,7 +118,7 @@ def _lines(
         following = listed.next_line(source.arguments)
     elif not pending_count and unknown_count:
         following = next_line(f"rmqtx audit {source.arguments} --where 'state = UNDECIDABLE'", "what could decide them")
-    elif not pending_count and not have_only_prepared([store.root for store in source.stores]):
+    elif not pending_count and not have_only_prepared(source.stores):
         following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
     yield from pending_lines(
         chosen, pending_count, unknown_count, listed.harms, reading,
