@@ -38,7 +38,8 @@ def test_it_has_the_version_of_the_program() -> None:
 
 
 def test_the_schema_takes_the_values_and_refuses_jobs_without_a_store() -> None:
-    validator = pytest.importorskip("jsonschema").Draft7Validator(json.loads((CHART / "values.schema.json").read_text()))
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    validator = pytest.importorskip("jsonschema").Draft7Validator(schema)
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
     assert list(validator.iter_errors(values)) == []
     for job in ("check", "audit"):

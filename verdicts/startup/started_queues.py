@@ -90,8 +90,8 @@ class StartedQueue:
         return self.maximum >= self.log_end + self.compares_ends  # also a record that begins at the maximum gets none
 
 
-#: The version and configuration of the start, the half queue, and where the log is cut off.
-_Start = tuple[Version, tuple[tuple[str, str], ...], int, int | None]
+#: The rules and configuration of the start, the half queue, and where the log is cut off.
+_Start = tuple[RecoveryRules, tuple[tuple[str, str], ...], int, int | None]
 #: What a start makes of the queues: the deadlines and the check both need it.
 _STARTED: Remembered[dict[_Start, dict[str, StartedQueue] | None]] = Remembered()
 
@@ -106,16 +106,16 @@ def started_queues(
     Raises: UnreadableFile, FileChanged.
     """
     known = _STARTED.of(store, dict)
-    asked = version, tuple(sorted(conf.items())), queue_id, log_cut
+    rules = rules_of(version, conf, is_dledger=store.is_dledger)
+    asked = rules, tuple(sorted(conf.items())), queue_id, log_cut
     if asked not in known:
-        known[asked] = _started_queues(store, version, conf, queue_id, log_cut)
+        known[asked] = _started_queues(store, rules, conf, queue_id, log_cut)
     return known[asked]
 
 
 def _started_queues(
-    store: Store, version: Version, conf: Mapping[str, str], queue_id: int, log_cut: int | None
+    store: Store, rules: RecoveryRules, conf: Mapping[str, str], queue_id: int, log_cut: int | None
 ) -> dict[str, StartedQueue] | None:
-    rules = rules_of(version, conf, is_dledger=store.is_dledger)
     segments, _ = loaded_log(store, conf, rules)
     if store.in_use or not segments or not_predictable(store, conf) is not None:
         return None
