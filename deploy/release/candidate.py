@@ -113,6 +113,9 @@ class Candidate:
             rows.append((one["name"], one.get("version", ""), " OR ".join(filter(None, words)).replace("\n", " ")[:80]))
         nameless = [f"{name} {version}" for name, version, licence in rows if not (version and licence)]
         (self.target / "licences.tsv").write_text("".join("\t".join(row) + "\n" for row in sorted(rows)), "utf-8")
+        digest = hashlib.sha256((self.target / "licences.tsv").read_bytes()).hexdigest()
+        with (self.target / "SHA256SUMS").open("a") as sums:
+            sums.write(f"{digest}  licences.tsv\n")
         if not rows or nameless:
             raise Failed(f"without a version or a licence: {', '.join(nameless) or 'no package is listed'}")
         return f"{len(rows)} packages, each with a licence (licences.tsv)"
