@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LINTER = PROJECT["tool"]["importlinter"]
 #: Folders with modules that no product imports.
-NO_PRODUCT = {"tests", "benchmarks", "deploy", "examples"}
+NO_PRODUCT = {"tests", "benchmarks", "deploy", "examples", "build"}  # `pip install .` leaves build/
 
 
 def contracts_of(kind: str) -> list[dict[str, Any]]:
