@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENDINGS = ("time_ms", "_at_ms")
+HOUR_MS = 3_600_000
 #: Times with a year of four digits. Units: milliseconds.
 TIME_FIRST_MS, TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
 #: The year 2200: no broker wrote a later time. Units: milliseconds.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.releases import (
     ALWAYS,
     DEFAULTS,
@@ -380,7 +381,7 @@ def setting_in_force(settings: BrokerSettings, key: str) -> tuple[int, str] | No
 
 def reserved_time_ms(hours: int) -> int:
     """Return a fileReservedTime in milliseconds."""
-    return hours * 3_600_000
+    return hours * HOUR_MS
 
 
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:

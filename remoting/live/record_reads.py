@@ -15,6 +15,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_final
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, FINAL, HALF, NamedPlace, offset_of
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -44,7 +45,7 @@ from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 _EVER_MS = 1 << 62
-_CLOCK_AHEAD_MS = 3_600_000
+_CLOCK_AHEAD_MS = HOUR_MS
 #: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2
 #: Most records from before the broker's last start that are read because the index may lack them.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
@@ -280,7 +281,7 @@ def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None
     if settings.version_low is None or ANY_QUERY_SPAN.holds(settings.version_low):
         return None
     hours = conf.get("queryMessageMaxTimeSpan", "")
-    return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * 3_600_000
+    return (int(hours) if hours.isdecimal() and int(hours) else _QUERY_SPAN_HOURS) * HOUR_MS
 
 
 def _cursor(cursor: int | None, begin: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rmqtx.readers.log.record_layout import COMPRESSED
 from rmqtx.readers.model.identities import is_of_grpc_client
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.releases import (
     CHECK_INFLATES,
     HALF_TOPIC_DESIGN,
@@ -34,8 +35,6 @@ from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-
-_HOUR_MS = 3_600_000
 
 
 def slave(situation: Situation, _: ActRequest) -> Found:
@@ -566,7 +565,7 @@ def resume_too_old(situation: Situation, request: ActRequest) -> Found:
         return None
     is_decided = situation.transaction.is_decided
     return (
-        f"it was born {age_ms / _HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
+        f"it was born {age_ms / HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
         "the check would discard it again without asking the producer",
         f"raise fileReservedTime on the broker first{'' if is_decided else ', or ' + _decide(situation)}",
     )

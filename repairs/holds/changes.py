@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.store.broker_settings import BrokerSettings, reserved_time_ms
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.holds.guards import SettingsSituation, hold_refusals
-from rmqtx.repairs.holds.open_halves import HOUR_MS, Forecast, OpenHalf, OpenHalves, read_open_halves
+from rmqtx.repairs.holds.open_halves import Forecast, OpenHalf, OpenHalves, read_open_halves
 from rmqtx.repairs.holds.standing_holds import (
     CHECK_MAX,
     DRAINED_OP_BATCH_MS,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
@@ -22,7 +23,6 @@ from rmqtx.verdicts.deadlines.predicting import from_real_cursor
 from rmqtx.verdicts.model.predicted import NEVER, Event
 from rmqtx.verdicts.simulation.simulation import Simulated
 
-HOUR_MS = 3_600_000
 #: Half copies that no round discards, whatever the settings are.
 _NOT_REACHED = (Event.ENDED, Event.STOPPED, Event.SKIPPED, Event.UNREAD)
 #: Steps of the simulation after which the bytes of an hour are calculated from the last round.

@@ -196,10 +196,17 @@ class Listing:
 
     def _filtered(self, batches: Iterator[pa.RecordBatch], *, are_chosen: bool) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = with_derived(batch, self._derived.values(), self.now_ms)
-            rows = rows if self._where is None or are_chosen else self._where.apply(rows)
+            rows = self._wider(batch) if are_chosen else self._meeting(batch)
             self.found_count += rows.num_rows
             yield rows
+
+    def _wider(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return with_derived(batch, self._derived.values(), self.now_ms)
+
+    def _meeting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that fulfil the condition, with the columns that options name."""
+        rows = self._wider(batch)
+        return rows if self._where is None else self._where.apply(rows)
 
     def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same rows, sorted if --sort is given; then all rows, or those within the limit, are in memory."""
@@ -221,7 +228,7 @@ class Listing:
         """The rows of a whole table that fulfil the condition."""
         if self._where is None:
             return rows
-        found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
+        found = map(self._meeting, rows.to_batches())
         return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
 
     def rows_lines(self, noun: str) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS, Prediction
 from rmqtx.verdicts.model.replicas import are_in_several_stores
@@ -27,7 +28,7 @@ from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import time_text
 
 #: A discard that comes within this time is harm that can still be prevented.
-SOON_MS = 3_600_000
+SOON_MS = HOUR_MS
 #: The columns of TRANSACTIONS that decide the rank of a row.
 HARM_COLUMNS = (
     "store", "transaction_id", "state", "flags", "half_store_time_ms", "discard_at_ms", "next_event", "answer_effect",

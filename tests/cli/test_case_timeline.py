@@ -40,6 +40,8 @@ def test_it_has_what_timeline_tools_require_in_one_order(rmqtx: Run, tmp_path: P
     assert len(ids) > 1
     lines = rmqtx("case", "timeline", STORE, "--where", "state = DISCARDED", "--format", "jsonl").out.splitlines()
     assert [json.loads(line)["message"] for line in lines] == [row["message"] for row in rows]
+    named_as_printed = "state = DISCARDED and age > 1s and half_copies.queue_offset >= 0"
+    assert rmqtx("case", "timeline", STORE, "--where", named_as_printed, "--format", "jsonl").out.splitlines() == lines
 
 
 def test_receipts_of_the_case_stand_among_its_records(rmqtx: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ UNDECIDABLE. Damaged bytes often still show their transactions: then only these 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -106,7 +106,7 @@ def missing_bytes(
         _add_lost(result, store, lost)
     findings = list(findings)
     for finding in findings:
-        _add_finding(result, store, finding)
+        result.ranges.extend(_left_unknown(store, finding))
     _add_unfound_slots(result, store, list(unfound))
     for finding in findings:
         _add_doubtful_topic(result, store, finding)
@@ -185,54 +185,81 @@ def _op_numbers(block: Block) -> list[int] | None:
     return corrected_op_numbers(body, int(block.header("body_crc")[0]))
 
 
-def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
-    offset = finding.commit_log_offset
-    if finding.code == "segment-gap" and offset is not None and finding.length_bytes is not None:
-        end = offset + finding.length_bytes
-        result.ranges.append(
-            MissingRange(store.root, offset, end, f"no file contains commit-log offsets {offset} to {end}")
-        )
-    elif finding.code == "segment-misnamed" and offset is not None and finding.length_bytes is not None:
-        end = offset + finding.length_bytes
-        result.ranges.append(MissingRange(
-            store.root, offset, end, f"commit-log offsets {offset} to {end} are in {finding.file}, under another name"
-        ))  # fmt: skip
-    elif finding.code == "unreadable-file":
-        for segment in store.commit_log:
-            if segment.file == finding.file:
-                what = f"{segment.file} cannot be read"
-                result.ranges.append(MissingRange(store.root, segment.base_offset, segment.end_offset, what))
-    elif finding.code == "half-unreadable" and offset is not None:
-        missing, block = _range_of(
-            finding, store, offset, f"the properties of the half copy at commit-log offset {offset} cannot be read"
-        )
-        # A prepared record has no copies: its place identifies the transaction.
-        is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
-        if block is not None and is_lone:
-            missing = _identified(missing, block)
-        elif block is not None and have_torn_properties(block)[0] and block.topic_is(HALF_TOPIC)[0]:
-            missing = _of_nameless_copy(missing, block)
-        result.ranges.append(missing)
-    elif finding.code == "record-properties" and offset is not None:
-        missing, block = _range_of(
-            finding, store, offset, f"the properties of the discard copy at commit-log offset {offset} are torn"
-        )
-        if block is not None and block.topic_is(DISCARD_TOPIC)[0] and not has_readable_id(block):
-            result.ranges.append(_of_nameless_copy(missing, block))
-    elif finding.code == "record-header" and not is_of_a_state(finding):
-        pass  # the fields that decide are sound
-    elif finding.code in ("record-header", "words-contradict") and offset is not None:
-        missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
-                                   "is damaged")
-        if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
-            result.ranges.append(_identified(missing, block))
-    elif finding.code == "record-property-crc" and offset is not None:
-        what = f"the record at commit-log offset {offset} contradicts its property CRC"
-        result.ranges.append(MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what))
-    elif finding.code == "op-unreadable" and offset is not None:
-        what = f"the op message at commit-log offset {offset} cannot be read"
-        missing, block = _range_of(finding, store, offset, what)
-        result.ranges.append(missing if block is None else _identified(missing, block))
+def _in_no_file(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of the log that a finding names, which is in no file, or in a file under another name."""
+    if (offset := finding.commit_log_offset) is None or finding.length_bytes is None:
+        return
+    end = offset + finding.length_bytes
+    what = f"no file contains commit-log offsets {offset} to {end}"
+    if finding.code == "segment-misnamed":
+        what = f"commit-log offsets {offset} to {end} are in {finding.file}, under another name"
+    yield MissingRange(store.root, offset, end, what)
+
+
+def _in_unreadable_file(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of a file that cannot be read."""
+    for segment in store.commit_log:
+        if segment.file == finding.file:
+            what = f"{segment.file} cannot be read"
+            yield MissingRange(store.root, segment.base_offset, segment.end_offset, what)
+
+
+def _in_unreadable_half(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of a half copy whose properties cannot be read, narrowed by what can be read."""
+    missing, block = _range_of(finding, store, "the properties of the half copy at commit-log offset {} cannot be read")
+    # A prepared record has no copies: its place identifies the transaction.
+    is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
+    if block is not None and is_lone:
+        missing = _identified(missing, block)
+    elif block is not None and have_torn_properties(block)[0] and block.topic_is(HALF_TOPIC)[0]:
+        missing = _of_nameless_copy(missing, block)
+    yield missing
+
+
+def _in_torn_discard_copy(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of a discard copy whose id cannot be read."""
+    missing, block = _range_of(finding, store, "the properties of the discard copy at commit-log offset {} are torn")
+    if block is not None and block.topic_is(DISCARD_TOPIC)[0] and not has_readable_id(block):
+        yield _of_nameless_copy(missing, block)
+
+
+def _in_damaged_header(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of a record whose header is damaged in a field that decides."""
+    if finding.code == "record-header" and not is_of_a_state(finding):
+        return
+    missing, block = _range_of(finding, store, "the header of the record at commit-log offset {} is damaged")
+    if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
+        yield _identified(missing, block)
+
+
+def _in_changed_properties(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of a record that contradicts the CRC of its properties."""
+    offset = finding.commit_log_offset or 0
+    what = f"the record at commit-log offset {offset} contradicts its property CRC"
+    yield MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what)
+
+
+def _in_unreadable_op(store: Store, finding: Finding) -> Iterator[MissingRange]:
+    """The range of an op message that cannot be read."""
+    missing, block = _range_of(finding, store, "the op message at commit-log offset {} cannot be read")
+    yield missing if block is None else _identified(missing, block)
+
+
+#: The findings that leave bytes of a log unknown, each with the function that returns these bytes.
+_UNKNOWN_BYTES: Mapping[str, Callable[[Store, Finding], Iterable[MissingRange]]] = {
+    "segment-gap": _in_no_file, "segment-misnamed": _in_no_file, "unreadable-file": _in_unreadable_file,
+    "half-unreadable": _in_unreadable_half, "record-properties": _in_torn_discard_copy,
+    "record-header": _in_damaged_header, "words-contradict": _in_damaged_header,
+    "record-property-crc": _in_changed_properties, "op-unreadable": _in_unreadable_op,
+}  # fmt: skip
+
+
+def _left_unknown(store: Store, finding: Finding) -> Iterable[MissingRange]:
+    """Return the bytes that a finding leaves unknown."""
+    unknown = _UNKNOWN_BYTES.get(finding.code)
+    if unknown is None or (finding.commit_log_offset is None and unknown is not _in_unreadable_file):
+        return ()
+    return unknown(store, finding)
 
 
 def _of_nameless_copy(missing: MissingRange, block: Block) -> MissingRange:
@@ -256,14 +283,15 @@ def _may_be_an_end(store: Store, block: Block) -> bool:
     return named is not None and bool(are_halves(named)[0])
 
 
-def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:
-    """Return the range of the record of a finding, and the record."""
+def _range_of(finding: Finding, store: Store, what: str) -> tuple[MissingRange, Block | None]:
+    """Return the range of the record of a finding, and the record. `what` has a place for its offset."""
+    offset = finding.commit_log_offset or 0
     log = store.log()
     try:
         block = block_at(log, offset)
     finally:
         log.close()
-    return MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what), block
+    return MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what.format(offset)), block
 
 
 def unfound_slots(
@@ -387,8 +415,7 @@ def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) ->
         return
     if any(known.begin_offset <= offset < known.end_offset for known in result.ranges):
         return
-    what = f"the topic of the record at commit-log offset {offset} is damaged"
-    missing, block = _range_of(finding, store, offset, what)
+    missing, block = _range_of(finding, store, "the topic of the record at commit-log offset {} is damaged")
     topic = None if block is None else internal_topic_of(store, block)
     if block is not None and topic is not None:
         _add_record_of(result, missing, topic, int(block.header("queue_offset")[0]), block, is_damaged=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.index.index import ENTRY, INDEX_SLOT, IndexFile
+from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.log.record_at import RECORD_BYTES_MAX
@@ -236,14 +236,14 @@ def _buckets(one: _StoreProof, wanted: Mapping[str, int]) -> Iterator[dict[str, 
 
 def _chain(index: IndexFile, file: OpenFile, bucket: int) -> tuple[int | None, str | None]:
     """Return the number of entries of a bucket, and the digest of its slot and of these, newest first."""
-    data = file.read(40 + INDEX_SLOT.size_bytes * bucket, INDEX_SLOT.size_bytes)
+    data = file.read(HEADER.size_bytes + INDEX_SLOT.size_bytes * bucket, INDEX_SLOT.size_bytes)
     digest, number, count = hashlib.sha256(data), int.from_bytes(data, "big", signed=True), 0
     while 0 < number <= index.entries_count:
         if count == CHAIN_MAX:
             return None, None
         data = file.read(index.entry_position(number), ENTRY.size_bytes)
         digest.update(data)
-        older = int.from_bytes(data[16:20], "big", signed=True)
+        older = int.from_bytes(data[ENTRY.offsets["previous_entry_number"] :], "big", signed=True)
         count += 1
         if older >= number:
             break

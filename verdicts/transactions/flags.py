@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, are_among, int64s
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.check.stored_records import are_askable
@@ -18,7 +19,7 @@ from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.undecided_ops import may_be_decided
 
-EXPIRES_SOON_MS = 6 * 3_600_000
+EXPIRES_SOON_MS = 6 * HOUR_MS
 CLOCK_AHEAD_MS = 5_000
 CLOCK_BEHIND_MS = 600_000
 CHECK_PASS_MS_MAX = 60_000
@@ -52,7 +53,7 @@ FLAGS: dict[str, str] = {
     "resumed": "a half copy was written by RESUME_CHECK_HALF_MESSAGE (number of checks set back to 0): an operator had "
     "it checked again",
     "escaped": "half copies were stored by different brokers (a slave acting as master passed it on, 5.1.0+)",
-    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
+    "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // HOUR_MS} h of fileReservedTime are left by the "
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
     "expired": "pending, and older than fileReservedTime: the next round of the check discards it without asking its "
     "producer; decide it before that round, or raise fileReservedTime (where the queues are in "

@@ -26,12 +26,10 @@ from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
 from rmqtx_cli.commands.declared.settle import PlanCommand, PlanSelection
-from rmqtx_cli.options.filters import parse_filter
 from rmqtx_cli.options.options import (
     OutputFormat,
     OutputOptions,
 )
-from rmqtx_cli.output.derived_columns import derived_columns, with_derived
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain, transactions_view
@@ -189,12 +187,8 @@ class _Asked:
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
     """Return the rows that meet a condition, which may use the columns of the printed table."""
     now_ms = time.time_ns() // 1_000_000
-    derived = derived_columns(rows.schema).values()
-    wider = pa.schema([*rows.schema, *(one.field for one in derived)])
-    heads = transactions_view(now_ms, with_state=True, with_store=True).heads
-    condition = parse_filter(where, wider, heads=heads)
-    kept = [condition.apply(with_derived(batch, derived, now_ms)) for batch in rows.to_batches()]
-    return pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
+    view = transactions_view(now_ms, with_state=True, with_store=True)
+    return Listing(rows.schema, view, where=where, now_ms=now_ms).fulfilling(rows)
 
 
 # -- output -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,10 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx_cli.commands.declared.case import TimelineCommand
-from rmqtx_cli.options.filters import parse_filter
+from rmqtx_cli.options.options import OutputOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.views import CASE_EVENTS_VIEW
+from rmqtx_cli.output.views import CASE_EVENTS_VIEW, transactions_view
 from rmqtx_cli.sources.broker_logs import check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener, FileSource
 from rmqtx_cli.words.progress import shown
@@ -52,12 +53,13 @@ def _chosen(options: TimelineCommand, source: FileSource, whole: VerdictReading)
             found.setdefault((row["store"], row["transaction_id"]), row)
         whole.add_account_of(reading)
     if options.where is not None:
-        condition = parse_filter(options.where, TRANSACTIONS)
+        view = transactions_view(time.time_ns() // 1_000_000, with_state=True, with_store=True)
+        listing = Listing(TRANSACTIONS, view, OutputOptions(fields="store"), options.where)
         with shown("auditing", options.voice) as progress:
-            columns = {*CASE_COLUMNS, *condition.columns}
+            columns = {*CASE_COLUMNS, *listing.needed}
             reading = audit(source.stores, source.settings_of, progress=progress, columns=columns)
             for batch in reading:
-                rows = pa.Table.from_batches([condition.apply(batch)]).select(CASE_COLUMNS)
+                rows = listing.fulfilling(pa.Table.from_batches([batch])).select(CASE_COLUMNS)
                 found.update({(row["store"], row["transaction_id"]): row for row in rows.to_pylist()})
         whole.add_account_of(reading)
     return list(found.values())
