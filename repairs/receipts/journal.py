@@ -26,7 +26,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.act_outcome import STANDINGS, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.receipts import RECHECK_FORM, Receipt, Recheck, receipt_of
-from rmqtx.verdicts.export.partition_files import on_disk
+from rmqtx.verdicts.export.folder import on_disk
 
 JOURNAL_VERSION = 1
 FILE_NAME = "receipts.jsonl"

@@ -22,7 +22,7 @@ from rmqtx.readers.model.columns import SLACK_BYTES
 from rmqtx.readers.model.errors import FormatError, UnwritableFile
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.receipts import is_receipt_id
-from rmqtx.verdicts.export.partition_files import on_disk
+from rmqtx.verdicts.export.folder import on_disk
 
 DIRECTORY = "messages"
 #: Columns of RECORDS that a saved message has.

@@ -17,7 +17,8 @@ from rmqtx.repairs.receipts.act_outcome import StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
+from rmqtx.verdicts.export.export_manifest import opened_directory
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower
 from rmqtx_cli.monitoring.memory import recall

@@ -6,11 +6,7 @@ So a run continues where the last one stopped, a later one adds only what is new
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,17 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import fs
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
 from rmqtx.readers.model.errors import BadRequest, SourceError, UnwritableFile
 from rmqtx.readers.storage.places import identity_of
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
+from rmqtx.verdicts.export.folder import (
+    STATE_DIRECTORY,
+    TEMPORARY_SUFFIX,
+    half_written,
+    is_own_name,
+    locked,
+    on_disk,
+    write_json,
+)
+from rmqtx.verdicts.export.partition_files import WrittenFile
 
-#: The state directory of an export; readers of tables skip names with this beginning.
-STATE_DIRECTORY = "_rmqtx"
-_MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
+_MANIFESTS, _SETTINGS = "manifests", "export.json"
 _BEGIN_BYTES = 4096
 #: The maximum of names in a message.
 _NAMED_MAX = 5
@@ -142,17 +146,6 @@ def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) ->
     write_manifest(directory, done, files)
 
 
-def write_json(path: Path, facts: dict[str, Any]) -> None:
-    """Write a small JSON file, completely or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        json.dump(facts, stream, ensure_ascii=True)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-    on_disk(path.parent)
-
-
 @contextmanager
 def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Store]) -> Iterator[Done]:
     """Open and lock an export directory; return its exported ranges after removing incomplete files.
@@ -165,8 +158,7 @@ def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Sto
         try:
             _refuse_foreign(directory, state)
             (state / _MANIFESTS).mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(open(state / _LOCK, "w", encoding="utf-8"))
-            _take(lock.fileno(), directory)
+            stack.enter_context(locked(directory, BadRequest(f"another export into {directory} is running")))
             _same_settings(state / _SETTINGS, settings)
             ranges = [_read_range(path) for path in sorted((state / _MANIFESTS).glob("[!.]*.json"))]
             _remove_half_done(directory, {file["name"] for done in ranges for file in done.files})
@@ -183,13 +175,6 @@ def _refuse_foreign(directory: Path, state: Path) -> None:
         raise BadRequest(f"{directory} is not empty and not an export by rmqtx", advice="give a new directory")
     if directory.exists() and not directory.is_dir():
         raise BadRequest(f"{directory} is a file", advice="an export needs a directory")
-
-
-def _take(descriptor: int, directory: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BadRequest(f"another export into {directory} is running") from error
 
 
 def _same_settings(path: Path, settings: dict[str, Any]) -> None:
@@ -240,21 +225,10 @@ def _read_range(path: Path) -> Range:
     return done
 
 
-def is_own_name(name: str) -> bool:
-    """Whether a path below an export's directory has the form of an exported file."""
-    *directories, file = name.split("/")
-    return file.startswith("part-") and not any(part in ("", ".", "..") or part.startswith("/") for part in directories)
-
-
 def _remove_half_done(directory: Path, names: set[str]) -> None:
-    """Remove files without a manifest: a run was killed before it could write the manifest."""
-    for place, directories, files in os.walk(directory):
-        directories[:] = [name for name in directories if name != STATE_DIRECTORY]
-        for file in files:
-            path = Path(place) / file
-            is_ours = file.startswith((".part-", "part-"))
-            if is_ours and path.relative_to(directory).as_posix() not in names:
-                path.unlink()
+    """Remove files without a manifest, and what a killed run left in the state directory."""
+    for path in half_written(fs.LocalFileSystem(), str(directory), names):
+        Path(path).unlink()
     for leftover in (directory / STATE_DIRECTORY).rglob(f".*{TEMPORARY_SUFFIX}"):
         leftover.unlink()
 

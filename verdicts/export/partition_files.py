@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.verdicts.export.folder import TEMPORARY_SUFFIX, on_disk
 from rmqtx.verdicts.export.partitions import Partition, Partitioning
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _WAITING_BYTES_MAX = 32 << 20
 _OPEN_FILES_MAX = 64
-TEMPORARY_SUFFIX = ".tmp"
 
 
 class RowsFile(Protocol):
@@ -78,15 +78,6 @@ class _ArrowFile:
     def finish(self) -> None:
         self.writer.close()
         on_disk(self.path)
-
-
-def on_disk(path: Path) -> None:
-    """Make the system write a file, or the names of a directory, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from rmqtx.readers.model.parquet import parquet_options
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage.places import is_uri, normalised
 from rmqtx.readers.storage.temporary import is_dead, owner
+from rmqtx.verdicts.export.folder import writing
 from rmqtx.verdicts.export.partitions import days_of
 
 #: What folders can be named by: the UTC day of the first half copy, or a column of TRANSACTIONS.
@@ -72,7 +73,7 @@ class VerdictFolder:
 
         Raises: BadRequest if the folder has files, UnwritableFile.
         """
-        with self._writing():
+        with writing(self.place):
             self._make()
         try:
             yield
@@ -118,7 +119,7 @@ class VerdictFolder:
 
         states = Counter({one["values"]: one["counts"] for one in pc.value_counts(verdicts["state"]).to_pylist()})
         files_bytes: dict[str, int] = {}
-        with self._writing():
+        with writing(self.place):
             system, top = self._opened()
             base = f"{top}/{_UNFINISHED}/{_TRANSACTIONS}"
             rows = self._rows(verdicts)
@@ -161,7 +162,7 @@ class VerdictFolder:
         import pyarrow.parquet as pq
 
         files_bytes = {name: size for one in written for name, size in one.files_bytes.items()}
-        with self._writing():
+        with writing(self.place):
             system, top = self._opened()
             self._keep_only(system, f"{top}/{_UNFINISHED}/{_TRANSACTIONS}", files_bytes)
             for name, table in (("findings", findings), ("coverage", coverage)):
@@ -217,13 +218,6 @@ class VerdictFolder:
         from rmqtx.readers.storage.remote_systems import opened
 
         return opened(self.place)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            raise UnwritableFile(f"cannot write {self.place}: {' '.join(str(error).split())}") from error
 
 
 def _text(system: fs.FileSystem, path: str) -> str:

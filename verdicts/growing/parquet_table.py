@@ -10,7 +10,6 @@ than it began with does not commit.
 
 from __future__ import annotations
 
-import fcntl
 import time
 import uuid
 from collections import Counter
@@ -24,11 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnwritableFile
 from rmqtx.readers.storage.places import is_uri, joined
 from rmqtx.readers.storage.remote_systems import opened as opened_system
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
-from rmqtx.verdicts.export.partition_files import on_disk
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY, half_written, locked, on_disk, reading, writing
 from rmqtx.verdicts.export.partitions import UNKNOWN
 from rmqtx.verdicts.follow.change_log import KEY
 from rmqtx.verdicts.growing.table_manifest import (
@@ -43,7 +41,6 @@ from rmqtx.verdicts.growing.table_manifest import (
 from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
 from rmqtx.verdicts.growing.verdict_rows import VERDICTS, are_unsettled, key_texts
 
-_LOCK = "lock"
 #: The number of files of about one size, and of files of unsettled rows, that a step joins.
 _JOINED_MIN, _OPEN_JOINED_MIN = 8, 4
 #: Sizes are about the same if they differ by a factor below 8.
@@ -71,7 +68,7 @@ class ParquetTable:
 
     def current(self, stores: Sequence[str]) -> pa.Table:
         """Return the current rows of some stores (CURRENT)."""
-        with self._writing():
+        with writing(self.place):
             parts = [self._read(file, [*CURRENT.names, "valid_to"]) for file in self.manifest.files]
         found = [
             rows.filter(pc.and_(pc.is_null(rows["valid_to"]), pc.is_in(rows["store"], value_set=pa.array(stores))))
@@ -84,7 +81,7 @@ class ParquetTable:
 
         Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
         """
-        with self._writing():
+        with writing(self.place):
             self._remove_leftovers()
             writer = PartWriter(self.system, self.top, self.place, self.manifest.version + 1)
             ended = step.ended()
@@ -171,24 +168,14 @@ class ParquetTable:
         """
         before_ns = time.time_ns() - RETENTION_MS * 1_000_000 if is_uri(self.place) else None
         names = {file.name for file in self.manifest.files} | {file.name for file in self.manifest.retired}
-        found = self.system.get_file_info(fs.FileSelector(self.top, allow_not_found=True, recursive=True))
-        for info in found:
-            name = info.path.removeprefix(f"{self.top}/")
-            is_ours = info.is_file and name.startswith("day=") and is_own_name(name)
-            if is_ours and name not in names and (before_ns is None or info.mtime_ns < before_ns):
-                self.system.delete_file(info.path)
+        for path in half_written(self.system, self.top, names, before_ns):
+            if path.removeprefix(f"{self.top}/").startswith("day="):
+                self.system.delete_file(path)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
     def _read(self, file: TableFile, names: Sequence[str] = VERDICTS.names) -> pa.Table:
         return read_file(self.system, f"{self.top}/{file.name}", names)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            raise UnwritableFile(f"cannot write {self.place}: {' '.join(str(error).split())}") from error
 
 
 def _are_current(rows: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
@@ -222,7 +209,7 @@ def read_rows(place: str) -> pa.Table:
 
     Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
     """
-    with _reading(place):
+    with reading(place):
         system, top = opened_system(place)
         files = [read_file(system, f"{top}/{file.name}") for file in _present(system, top, place).files]
         return pa.concat_tables([VERDICTS.empty_table(), *files])
@@ -233,7 +220,7 @@ def read_files(place: str) -> list[str]:
 
     Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
     """
-    with _reading(place):
+    with reading(place):
         return [joined(place, file.name) for file in _present(*opened_system(place), place).files]
 
 
@@ -242,14 +229,6 @@ def _present(system: fs.FileSystem, top: str, place: str) -> TableManifest:
     if manifest is None:
         raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx table STORE --into TABLE")
     return manifest
-
-
-@contextmanager
-def _reading(place: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise UnreadableFile(f"cannot read {place}: {' '.join(str(error).split())}", file=place) from error
 
 
 @contextmanager
@@ -263,7 +242,8 @@ def opened(place: str) -> Iterator[ParquetTable]:
             system, top = opened_system(place)
             if not is_uri(place):
                 _refuse_foreign(Path(place))
-                stack.enter_context(_locked(Path(place)))
+                refused = BadRequest(f"another rmqtx writes into {place}", advice="wait for its end")
+                stack.enter_context(locked(Path(place), refused))
             manifest = read_manifest(system, top, place)
         except (OSError, pa.ArrowException) as error:
             raise UnwritableFile(f"cannot use {place}: {' '.join(str(error).split())}", file=place) from error
@@ -277,18 +257,6 @@ def _refuse_foreign(folder: Path) -> None:
         names = {path.name for path in folder.iterdir()} - {STATE_DIRECTORY}
         if any(not name.startswith("day=") for name in names) or (folder / STATE_DIRECTORY / "export.json").exists():
             raise BadRequest(f"{folder} is not empty and not a table of verdicts", advice="give a new folder")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    state = folder / STATE_DIRECTORY
-    state.mkdir(parents=True, exist_ok=True)
-    with open(state / _LOCK, "w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadRequest(f"another rmqtx writes into {folder}", advice="wait for its end") from None
-        yield
 
 
 @dataclass(slots=True)

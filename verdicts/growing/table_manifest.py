@@ -18,14 +18,15 @@ from pyarrow import fs
 
 from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, shown, struct_of
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.storage.places import is_uri
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name, write_json
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY, is_own_name, write_json
 
 #: Changes with the form of the table.
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 #: How long a replaced file stays for readers that began before its replacement.
-RETENTION_MS = 24 * 3_600_000
+RETENTION_MS = 24 * HOUR_MS
 _BYTES_MAX = 1 << 28
 
 

@@ -17,7 +17,7 @@ from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx.readers.storage.places import is_uri, joined, normalised
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import MakeReader
 from rmqtx.verdicts.growing.grow import Grown, VerdictTable, grow

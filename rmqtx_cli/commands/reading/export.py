@@ -15,7 +15,8 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob, export_snapshot
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, Done, opened_directory, write_json
+from rmqtx.verdicts.export.export_manifest import Done, opened_directory
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY, write_json
 from rmqtx.verdicts.export.partition_files import FileForm
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands.declared.data import Bodies, ExportCommand, FilesOptions, Table

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from pyarrow import fs
 
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_records
@@ -19,9 +20,10 @@ from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.readers.traces.trace_scan import scan_traces
-from rmqtx.verdicts.export import export, export_manifest, partition_files
+from rmqtx.verdicts.export import export, export_manifest, folder, partition_files
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob
-from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
+from rmqtx.verdicts.export.export_manifest import Done, Range, opened_directory
+from rmqtx.verdicts.export.folder import STATE_DIRECTORY
 from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, PartitionFiles
 from rmqtx.verdicts.export.partitions import PARTITIONINGS, UNKNOWN, escaped_name
 from tests.custody_read import custody_of
@@ -167,7 +169,7 @@ def test_a_killed_export_goes_on_where_it_stopped(
 ) -> None:
     store = opened(WITH_SEVERAL_SEGMENTS[0])
     written = 0
-    real = export_manifest.write_manifest if place == "before the names" else export_manifest.write_json
+    real = export_manifest.write_manifest if place == "before the names" else folder.write_json
 
     def dying(*arguments: Any) -> None:
         nonlocal written
@@ -264,6 +266,18 @@ def test_a_spoilt_manifest_is_reported(text: str, tmp_path: Path) -> None:
     next((tmp_path / STATE_DIRECTORY / "manifests").glob("*.json")).write_text(text)
     with pytest.raises(BadText, match="is not a valid manifest of an export"):
         run(opened("fifteen-5.3.3"), tmp_path)
+
+
+def test_only_data_files_that_no_manifest_names_are_half_written(tmp_path: Path) -> None:
+    top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"
+    for path in ("day=1/part-1", "day=1/part-2", "day=1/.part-3.tmp", "day=1/notes.txt", "_rmqtx/part-4"):
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).touch()
+    elsewhere.mkdir()
+    (elsewhere / "part-5").touch()
+    (top / "day=2").symlink_to(elsewhere)
+    found = folder.half_written(fs.LocalFileSystem(), str(top), {"day=1/part-1"})
+    assert sorted(found) == [f"{top}/day=1/.part-3.tmp", f"{top}/day=1/part-2"]
 
 
 def test_what_others_put_beside_the_rows_stays(tmp_path: Path) -> None:
