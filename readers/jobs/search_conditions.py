@@ -79,8 +79,7 @@ class SearchConditions:
 
     def narrowed(self, block: Block) -> Block:
         """Return the records that match all conditions except those on bodies."""
-        if self.from_time_ms is not None or self.to_time_ms is not None:
-            block = block.within(self.from_time_ms, self.to_time_ms)
+        block = block.within(self.from_time_ms, self.to_time_ms)
         for test in self._tests():
             if not len(block):
                 break

@@ -16,7 +16,7 @@ from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store, is_bundle
@@ -214,12 +214,9 @@ def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Fin
 
 def scan_records(
     store: Store,
+    bounds: Bounds = WHOLE,
     *,
     columns: list[str] | None = None,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
     topic: str | None = None,
     with_body: bool = False,
     decompress: bool = False,
@@ -241,8 +238,11 @@ def scan_records(
     findings, coverage = list(store.findings), []  # type: list[Finding], list[Coverage]
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
-            chosen = _chosen(block, topic, from_time_ms, to_time_ms)
+        for block in scan_segments(
+            store, findings, coverage, from_offset=bounds.from_offset, to_offset=bounds.to_offset
+        ):
+            chosen = block if topic is None else block.take(block.topic_is(topic))
+            chosen = chosen.within(bounds.from_time_ms, bounds.to_time_ms)
             for first in range(0, len(chosen), _BATCH_RECORDS_MAX):
                 part = chosen.take(np.arange(first, min(first + _BATCH_RECORDS_MAX, len(chosen))))
                 values = dict(zip(wanted, record_columns(part, store.root, wanted, decompress=decompress), strict=True))
@@ -259,14 +259,6 @@ _BATCH_RECORDS_MAX = 65_536
 _PROBE_BYTES = 4096
 #: Steps of a binary search whose places are fetched together from a remote file: 1 + 2 + 4 for the time of one.
 _PROBE_STEPS = 3
-
-
-def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_ms: int | None) -> Block:
-    if topic is not None:
-        block = block.take(block.topic_is(topic))
-    if from_time_ms is not None or to_time_ms is not None:
-        block = block.within(from_time_ms, to_time_ms)
-    return block
 
 
 def crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:

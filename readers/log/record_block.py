@@ -304,6 +304,8 @@ class Block:
 
     def within(self, from_time_ms: int | None, to_time_ms: int | None) -> Block:
         """Return the records whose store time is in [from, to); None is no bound."""
+        if from_time_ms is None and to_time_ms is None:
+            return self
         times = self.header("store_time_ms")
         low = -(1 << 63) if from_time_ms is None else from_time_ms
         high = (1 << 63) - 1 if to_time_ms is None else to_time_ms

@@ -38,7 +38,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s, integers
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Reading
 from rmqtx.readers.model.tables import FINALS, HALVES, OPS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
@@ -363,36 +363,22 @@ def is_delayed_half(block: Block) -> Bools:
     return waiting
 
 
-def scan_halves(
-    store: Store,
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
-) -> Reading:
+def scan_halves(store: Store, bounds: Bounds = WHOLE) -> Reading:
     """Return every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
 
     Prepared records of designs before 4.3 and half messages of transactions in RocksDB are half copies too.
     Order: commit-log offset ascending.
     """
-    return _scan(store, are_halves, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
+    return _scan(store, are_halves, halves_of, HALVES, bounds)
 
 
-def scan_ops(
-    store: Store,
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
-) -> Reading:
+def scan_ops(store: Store, bounds: Bounds = WHOLE) -> Reading:
     """Return every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
 
     Order:  commit-log offset ascending.
     Damage: an unreadable body is a finding and still a row.
     """
-    return _scan(store, are_ops, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
+    return _scan(store, are_ops, ops_of, OPS, bounds)
 
 
 def _scan(
@@ -400,19 +386,16 @@ def _scan(
     are_chosen: Callable[[Block], Bools],
     make: Callable[[Block, str], pa.RecordBatch],
     schema: pa.Schema,
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time_ms: int | None,
-    to_time_ms: int | None,
+    bounds: Bounds,
 ) -> Reading:
     findings: list[Finding] = list(store.findings)
     coverage: list[Coverage] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
-            chosen = block.take(are_chosen(block))
-            if from_time_ms is not None or to_time_ms is not None:
-                chosen = chosen.within(from_time_ms, to_time_ms)
+        for block in scan_segments(
+            store, findings, coverage, from_offset=bounds.from_offset, to_offset=bounds.to_offset
+        ):
+            chosen = block.take(are_chosen(block)).within(bounds.from_time_ms, bounds.to_time_ms)
             if len(chosen):
                 rows = make(chosen, store.root)
                 if schema is OPS:

@@ -54,6 +54,20 @@ class Coverage:
         return self.size_bytes - self.decoded_bytes - self.filler_bytes - self.damaged_bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A range to read. Units: offsets in bytes of the commit log, times in epoch milliseconds; ends excluded."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+
+
+#: No bounds.
+WHOLE = Bounds()
+
+
 class NoteKind(Enum):
     """The kind of a note: HOW data was read is a detail; WHY it was read differently, or is missing, is important."""
 

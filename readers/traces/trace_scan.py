@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqtx.readers.log.commit_log import record_columns, scan_segments
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.model.reading import Coverage, Note, NoteKind, Reading
+from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Note, NoteKind, Reading
 from rmqtx.readers.model.tables import TRACES
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
 from rmqtx.readers.traces.trace_lines import TraceKind, TraceLine, trace_lines
@@ -23,15 +23,7 @@ _OF_LINE = [name for name in TRACES.names if name not in (*_OF_RECORD, "line_num
 _NUMBERS_SHOWN = 10
 
 
-def scan_traces(
-    store: Store,
-    topic: str = TRACE_TOPIC,
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    from_time_ms: int | None = None,
-    to_time_ms: int | None = None,
-) -> Reading:
+def scan_traces(store: Store, topic: str = TRACE_TOPIC, bounds: Bounds = WHOLE) -> Reading:
     """Return each line about a transaction in the records of a trace topic, as rows of TRACES.
 
     Order:  commit-log offset ascending, then the order of the lines.
@@ -41,8 +33,10 @@ def scan_traces(
     coverage: list[Coverage] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in scan_segments(store, findings, coverage, from_offset=from_offset, to_offset=to_offset):
-            chosen = block.take(block.topic_is(topic)).within(from_time_ms, to_time_ms)
+        for block in scan_segments(
+            store, findings, coverage, from_offset=bounds.from_offset, to_offset=bounds.to_offset
+        ):
+            chosen = block.take(block.topic_is(topic)).within(bounds.from_time_ms, bounds.to_time_ms)
             if len(chosen):
                 yield traces_of(chosen, store.root, findings)
 

@@ -11,7 +11,7 @@ from rmqtx.readers.log.op_messages import op_findings, ops_of
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import halves_of
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.reading import WHOLE, Bounds, Reading
 from rmqtx.readers.model.tables import HALVES, OPS
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries
@@ -27,47 +27,35 @@ _TOPICS = {
 }
 
 
-def read_halves(
-    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
-    to_time_ms: int | None = None, pace: Pace | None = None,
-) -> Reading:
+def read_halves(broker: Broker, bounds: Bounds = WHOLE, pace: Pace | None = None) -> Reading:
     """Return every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
 
     Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
     Damage: records that the broker does not return, and bytes that are not a record, are findings.
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
-    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
     return _reading(broker, "halves", HALVES, halves_of, bounds, pace or Pace())
 
 
-def read_ops(
-    broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
-    to_time_ms: int | None = None, pace: Pace | None = None,
-) -> Reading:
+def read_ops(broker: Broker, bounds: Bounds = WHOLE, pace: Pace | None = None) -> Reading:
     """Return every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
 
     Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
     Damage: an unreadable body is a finding and stays a row; ops-unreadable if the broker returns none (4.3.0).
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
-    bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
     return _reading(broker, "ops", OPS, ops_of, bounds, pace or Pace())
 
 
-class _Bounds:
-    def __init__(self, from_offset: int | None, to_offset: int | None, from_ms: int | None, to_ms: int | None) -> None:
-        self.from_offset, self.to_offset, self.from_ms, self.to_ms = from_offset, to_offset, from_ms, to_ms
-
-    def within(self, block: Block) -> Block:
-        offsets = block.commit_log_offsets
-        low = 0 if self.from_offset is None else self.from_offset
-        high = 1 << 62 if self.to_offset is None else self.to_offset
-        return block.take((offsets >= low) & (offsets < high)).within(self.from_ms, self.to_ms)
+def _within(block: Block, bounds: Bounds) -> Block:
+    offsets = block.commit_log_offsets
+    low = 0 if bounds.from_offset is None else bounds.from_offset
+    high = 1 << 62 if bounds.to_offset is None else bounds.to_offset
+    return block.take((offsets >= low) & (offsets < high)).within(bounds.from_time_ms, bounds.to_time_ms)
 
 
 def _reading(
-    broker: Broker, kind: str, schema: pa.Schema, make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds,
+    broker: Broker, kind: str, schema: pa.Schema, make: Callable[[Block, str], pa.RecordBatch], bounds: Bounds,
     pace: Pace,
 ) -> Reading:
     reading = Reading(schema, ())
@@ -89,7 +77,7 @@ def _reading(
 
 def _rows(
     reading: Reading, broker: Broker, topic: str, span: tuple[int, int],
-    make: Callable[[Block, str], pa.RecordBatch], bounds: _Bounds, pace: Pace,
+    make: Callable[[Block, str], pa.RecordBatch], bounds: Bounds, pace: Pace,
 ) -> Iterator[pa.RecordBatch]:
     gaps: list[UnreadEntries] = []
     begin, end = span
@@ -103,7 +91,7 @@ def _rows(
         bodies = records(broker, topic, 0, begin, end, pace, gaps)
     try:
         for block in blocks_of(bodies, broker.root, reading.findings):
-            chosen = bounds.within(block.take(block.topic_is(topic)))
+            chosen = _within(block.take(block.topic_is(topic)), bounds)
             if len(chosen):
                 rows = make(chosen, broker.root)
                 if reading.schema is OPS:

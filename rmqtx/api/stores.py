@@ -21,7 +21,7 @@ from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.identities import NameForms
-from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.reading import Bounds, Note, NoteKind, Reading
 from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
 from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.broker_conf import read_broker_conf
@@ -129,7 +129,7 @@ class Stores:
         schema = RECORDS if columns is None else pa.schema([RECORDS.field(name) for name in columns])
 
         def one(store: Store) -> Reading:
-            return scan_records(store, columns=names, from_offset=from_offset, to_offset=to_offset, with_body=body)
+            return scan_records(store, Bounds(from_offset, to_offset), columns=names, with_body=body)
 
         return Rows(Record, schema, lambda: self._of_each(schema, one))
 

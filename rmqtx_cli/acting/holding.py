@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
@@ -184,26 +185,39 @@ _LINES: dict[ActKind, Callable[[CheckedChange, int], list[str]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeOrders:
+    """How settings are changed: why, against which guards, whether it is only shown, whether it is confirmed.
+
+    `wait`: also wait for a round of the check after a hold, and record what was discarded before it.
+    """
+
+    reason: str | None
+    overrides: Sequence[str] = ()
+    dry_run: bool = False
+    yes: bool = False
+    wait: bool = False
+
+
 def carry_out_changes(
-    changes: Sequence[CheckedChange], journal: Journal, reason: str | None, overrides: Sequence[str], question: str,
-    listing: Listing, *, dry_run: bool, yes: bool, wait: bool = False,
+    changes: Sequence[CheckedChange], journal: Journal, orders: ChangeOrders, question: str, listing: Listing,
     then: Callable[[], Mapping[str, int]] = dict,
 ) -> int:
     """Ask for confirmation, change the settings, print the receipts; returns the exit status.
 
-    `wait`: also wait for a round of the check after a hold, and record what was discarded before it. `then`: called
-    after the changes, before the receipts are printed; returns the status of brokers, instead of that of their changes.
+    `then`: called after the changes, before the receipts are printed; returns the status of brokers, instead of that of
+    their changes.
     Raises: BadRequest without a terminal to ask on; UnwritableFile if no receipt can be written.
     """
     voice, allowed = listing.voice, [one for one in changes if one.is_allowed]
-    if dry_run:
+    if orders.dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'broker')} would be changed)")
         return exit_status.combined(map(_status_before, changes))
-    if allowed and not yes and not agreed(f"{question} of {count(len(allowed), 'broker')}"):
+    if allowed and not orders.yes and not agreed(f"{question} of {count(len(allowed), 'broker')}"):
         say.line("rmqtx: nothing was done")
         return exit_status.REFUSED_BY_GUARD
-    receipts = change_settings(changes, journal, reason, overrides)
-    if wait and (wait_ms := round_wait_ms(changes)):
+    receipts = change_settings(changes, journal, orders.reason, orders.overrides)
+    if orders.wait and (wait_ms := round_wait_ms(changes)):
         voice.note(
             f"set and read back; waiting {duration_text(wait_ms)} for a round of the check (an interrupt does not end "
             "the hold)"

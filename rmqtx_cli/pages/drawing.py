@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,30 +40,41 @@ _ASKED: dict[str | None, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class PageForm:
+    """How a page is written: tables in full width; a line for each fact and event, without tables; without notes."""
+
+    is_wide: bool = False
+    is_plain: bool = False
+    is_quiet: bool = False
+
+
+_TABLES = PageForm()
+
+
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
     now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
-    *, is_wide: bool = False, is_plain: bool = False, is_quiet: bool = False,
+    form: PageForm = _TABLES,
 ) -> None:
     """Write the page.
 
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
-    `logged`: lines of the broker's logs as events; None if no logs were read. `is_wide`: print tables in full width.
-    `is_plain`: print one line for each fact and event, without tables. `is_quiet`: print no note about columns.
+    `logged`: lines of the broker's logs as events; None if no logs were read.
     """
-    if is_plain:
+    if form.is_plain:
         _write(stream, map(escaped, _plain_lines(transaction, places, deadline, now_ms, causes, logged)))
         return
     _write(stream, _head(transaction, deadline, now_ms, _age(transaction, places, now_ms)))
     events = timeline(transaction, places, logged)
     events_view = _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged))
-    _write_table(stream, events, replace(events_view, is_wide=is_wide, is_quiet=is_quiet))
+    _write_table(stream, events, replace(events_view, is_wide=form.is_wide, is_quiet=form.is_quiet))
     checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (a commit does not prove consumption)"])
-        _write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=is_wide, is_quiet=is_quiet))
+        _write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=form.is_wide, is_quiet=form.is_quiet))
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
     if causes:

@@ -70,16 +70,16 @@ def _whose(pending: pa.Table) -> str:
 
 
 def pending_lines(
-    rows: pa.Table, pending_count: int, unknown_count: int, harms: Harms, reading: VerdictReading,
-    counts_of: Callable[[str], tuple[int, int]], now_ms: int, live: str | None, next_line: str | None,
-    *, is_one_store: bool,
+    rows: pa.Table, pending_count: int, harms: Harms, reading: VerdictReading,
+    counts_of: Callable[[str], tuple[int, int]], live: str | None, next_line: str | None, *, is_one_store: bool,
 ) -> Iterator[str]:
     """The lines above the list: pending transactions, stopped checks, the first discard, the next command.
 
-    `harms`: of the rows. `live`: the options that connect to the same brokers, None for files. `next_line`: used if no
-    check is stopped.
+    `harms`: of the rows, at the time of the listing. `live`: the options that connect to the same brokers, None for
+    files. `next_line`: used if no check is stopped.
     """
     is_incomplete = any(finding.is_error for finding in reading.findings)
+    now_ms, unknown_count = harms.now_ms, reading.undecidable_count
     sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)

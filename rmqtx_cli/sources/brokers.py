@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Bounds, Reading
     from rmqtx.remoting.connections.broker import Broker
     from rmqtx.verdicts.audit.timeline import TimelineSource
     from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.sources.provenance import MetaCarrier
@@ -214,11 +213,11 @@ class BrokerTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
+        return [read_halves(broker, bounds, self.pace) for broker in self._noted()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
+        return [read_ops(broker, bounds, self.pace) for broker in self._noted()]
 
     def _noted(self) -> list[Broker]:
         """The brokers, after a line about each."""

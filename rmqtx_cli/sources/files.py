@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Bounds, Reading
     from rmqtx.readers.store.broker_settings import BrokerSettings
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
 
 
@@ -215,11 +214,11 @@ class FileTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [scan_halves(store, **asdict(bounds)) for store in self._opened()]
+        return [scan_halves(store, bounds) for store in self._opened()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
+        return [scan_ops(store, bounds) for store in self._opened()]
 
     def _opened(self) -> list[Store]:
         stores = open_stores(self.opener.places, self.opener.options).stores

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Bounds, Reading
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.audit.timeline import TimelineSource
     from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 from rmqtx.verdicts.deadlines.deadline import deadline_of
-from rmqtx_cli.pages.drawing import draw
+from rmqtx_cli.pages.drawing import PageForm, draw
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import SourceOpener
@@ -29,7 +29,6 @@ def write_page(
         now_ms = time.time_ns() // 1_000_000
         for row, row_causes in zip(rows.to_pylist(), causes, strict=True):
             deadline = deadline_of(row, reading.predicted)
-            draw(
-                row, source.surroundings(), stream, deadline, now_ms, row_causes, [], is_plain=is_plain, is_quiet=True
-            )
+            form = PageForm(is_plain=is_plain, is_quiet=True)
+            draw(row, source.surroundings(), stream, deadline, now_ms, row_causes, [], form)
     return row_causes

@@ -98,9 +98,7 @@ def _chosen(block: Block, conditions: PushedConditions) -> Block:
     if conditions.queue_ids is not None:
         wanted_ids = [queue_id for queue_id in conditions.queue_ids if abs(queue_id) < 1 << 31]
         block = block.take(np.isin(block.header("queue_id"), np.array(wanted_ids, np.int64)))
-    if conditions.from_time_ms is not None or conditions.to_time_ms is not None:
-        block = block.within(conditions.from_time_ms, conditions.to_time_ms)
-    return block
+    return block.within(conditions.from_time_ms, conditions.to_time_ms)
 
 
 def _records(block: Block, store: str, options: ReadOptions) -> pa.RecordBatch:

@@ -31,7 +31,7 @@ from rmqtx.readers.log.dledger import scan_entries as scan_dledger_entries
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import NoSuchTransaction, RmqtxError
-from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.reading import Bounds, Reading
 from rmqtx.readers.old_tables.redo_log import TOPIC as REDO_TOPIC
 from rmqtx.readers.old_tables.redo_log import scan_redo_log
 from rmqtx.readers.old_tables.state_table import scan_state_table
@@ -174,7 +174,7 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
         "records": lambda store: checked(scan_records(store), store),
         "bodies": lambda store: checked(scan_records(store, with_body=True, decompress=True, check_crc=True), store),
         "a range of records": lambda store: checked(
-            scan_records(store, from_offset=chance.randrange(300_000), to_offset=chance.randrange(300_000)), store,
+            scan_records(store, Bounds(chance.randrange(300_000), chance.randrange(300_000))), store,
             is_whole=False,
         ),
         "halves": lambda store: checked(scan_halves(store), store),

@@ -23,7 +23,7 @@ from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.model.columns import strings
 from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.model.reading import Bounds, Coverage
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
@@ -364,7 +364,7 @@ def test_a_range_has_the_records_that_begin_in_it(tmp_path: Path, bounds: tuple[
     store = open_store(forge.write())
     every = scan_records(store).table()["commit_log_offset"].to_pylist()
     begin, end = bounds
-    reading = scan_records(store, from_offset=begin, to_offset=end)
+    reading = scan_records(store, Bounds(begin, end))
     assert reading.table()["commit_log_offset"].to_pylist() == [offset for offset in every if begin <= offset < end]
     assert sum(part.size_bytes for part in reading.coverage) == sum(s.size_bytes for s in store.commit_log)
     assert all(part.unread_bytes >= 0 for part in reading.coverage)

@@ -117,7 +117,9 @@ def prove(
     yield from proving.in_order(lines) if asked.is_whole or proving.at_ms is not None else proving.by_lookup(lines)
     yield from _trees(reader, copies, is_whole=asked.is_whole)
     if not reader.has_own_digest:
-        yield _row(Result.DIFFERS, None, "digest", file=reader.file, expected="that of the proof", actual="another one")
+        yield _row(
+            Result.DIFFERS, None, "digest", None, reader.file, expected="that of the proof", actual="another one"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,7 @@ def _trees(reader: ProofReader, copies: Sequence[_Copy], *, is_whole: bool) -> I
             copy = copies[entry["store"]]
             named = copy.facts["segments"][entry["segment"]]
         except (ValueError, IndexError):
-            yield _row(Result.DIFFERS, None, "tree", file=reader.file, actual="a leaf or a segment that cannot be")
+            yield _row(Result.DIFFERS, None, "tree", None, reader.file, actual="a leaf or a segment that cannot be")
             continue
         roots.append(merkle.root(leaves))
         segment = next((one for one in copy.store.commit_log if one.base_offset == named["base_offset"]), None)
@@ -278,7 +280,7 @@ def _trees(reader: ProofReader, copies: Sequence[_Copy], *, is_whole: bool) -> I
                 yield _row(Result.DIFFERS, None, "tree", copy.store.root, named["file"], chunk * size, size,
                            expected=given.hex(), actual=mine.hex())
     if merkle.root(roots).hex() != reader.end["merkle_root"]:
-        yield _row(Result.DIFFERS, None, "tree", file=reader.file, expected=reader.end["merkle_root"],
+        yield _row(Result.DIFFERS, None, "tree", None, reader.file, expected=reader.end["merkle_root"],
                    actual=merkle.root(roots).hex())
 
 
@@ -286,12 +288,17 @@ def _key(transaction_id: str, store: int | None) -> tuple[str, int | None]:
     return transaction_id, store
 
 
+#: Columns of PROVED that tell where: store, file, position, length.
+_PLACE_COLUMNS = 4
+
+
 def _row(
-    result: Result, transaction_id: str | None, what: str, store: str | None = None, file: str | None = None,
-    position_bytes: int | None = None, length_bytes: int | None = None, *, expected: object = None,
+    result: Result, transaction_id: str | None, what: str, *place: object, expected: object = None,
     actual: object = None,
 ) -> Row:  # fmt: skip
-    values = (result, transaction_id, what, store, file, position_bytes, length_bytes, _text(expected), _text(actual))
+    """Return one row. `place`: store, file, position and length, as many of them as are known."""
+    unknown = [None] * (_PLACE_COLUMNS - len(place))
+    values = (result, transaction_id, what, *place, *unknown, _text(expected), _text(actual))
     return dict(zip(PROVED.names, values, strict=True))
 
 

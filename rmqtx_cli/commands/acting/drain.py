@@ -12,7 +12,7 @@ from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.draining import DrainProgress, say_ends
-from rmqtx_cli.acting.holding import carry_out_changes, print_change, settings_listing
+from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
 from rmqtx_cli.commands.declared.settle import DrainCommand
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import open_live
@@ -45,6 +45,6 @@ def run(options: DrainCommand) -> int:
                 return say_ends(wait_until_drained(changes, journal, for_ms, asked, progress))
 
         return carry_out_changes(
-            changes, journal, options.reason, (), "refuse new transactions", listing,
-            dry_run=options.dry_run, yes=options.yes, then=wait
+            changes, journal, ChangeOrders(options.reason, (), options.dry_run, options.yes),
+            "refuse new transactions", listing, wait,
         )

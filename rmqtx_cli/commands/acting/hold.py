@@ -13,7 +13,7 @@ from rmqtx.repairs.holds.changes import CheckedChange, checked_hold, settings_to
 from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx_cli.acting.holding import carry_out_changes, print_change, settings_listing
+from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
 from rmqtx_cli.commands.declared.settle import HoldCommand
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
@@ -57,8 +57,8 @@ def run(options: HoldCommand) -> int:
         if any(one.is_allowed for one in changes):
             options.voice.note(f"until {time_text(until_ms)}: then rmqtx release puts back what was there")
         return carry_out_changes(
-            changes, journal, options.reason, (), "change the settings", listing,
-            dry_run=options.dry_run, yes=options.yes, wait=options.wait,
+            changes, journal, ChangeOrders(options.reason, (), options.dry_run, options.yes, options.wait),
+            "change the settings", listing,
         )
 
 

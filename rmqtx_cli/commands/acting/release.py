@@ -12,6 +12,7 @@ from rmqtx.repairs.holds.standing_holds import Hold, looks_drained, looks_held, 
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.holding import (
+    ChangeOrders,
     carry_out_changes,
     check_overrides,
     print_change,
@@ -38,8 +39,8 @@ def run(options: ReleaseCommand) -> int:
         for one in changes:
             print_change(one, now_ms, options.voice)
         return carry_out_changes(
-            changes, journal, options.reason, overrides, "put back the settings", listing,
-            dry_run=options.dry_run, yes=options.yes
+            changes, journal, ChangeOrders(options.reason, overrides, options.dry_run, options.yes),
+            "put back the settings", listing,
         )
 
 

@@ -7,15 +7,18 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.store.store import Store
 from rmqtx_cli.commands.declared.decode import DecodeCommitlog, RowsOptions
-from rmqtx_cli.commands.decode.shared import asked_of, bounds_of, list_rows
+from rmqtx_cli.commands.decode.shared import RowsForm, asked_of, bounds_of, list_rows
 from rmqtx_cli.options.bodies import text_schema, with_text_bodies
+from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import BodyForm
 
 
 def run(options: DecodeCommitlog) -> int:
     """Run the command; return its exit status."""
     bounds = bounds_of(options.within, options.voice)
-    rows = RowsOptions(options.where, options.limit, options.coverage, options.findings, options.output)
+    queue = None if options.queue is None else f"queue_id = {options.queue}"
+    where = all_of((options.where, queue))
+    rows = RowsOptions(where, options.limit, options.coverage, options.findings, options.output)
     asked = asked_of(rows, options.store, options.voice, options.commit_log)
     fields = options.output.fields or ""
     with_body = options.contents.body is not BodyForm.NONE or options.contents.decompress or "body" in fields
@@ -23,20 +26,19 @@ def run(options: DecodeCommitlog) -> int:
 
     def read(one: Store, columns: list[str]) -> Reading:
         return scan_records(
-            one, columns=columns, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
-            from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms, topic=options.topic,
-            with_body=with_body, decompress=options.contents.decompress, check_crc=with_crc,
+            one, bounds, columns=columns, topic=options.topic, with_body=with_body,
+            decompress=options.contents.decompress, check_crc=with_crc,
         )
 
     is_text = options.contents.body is BodyForm.TEXT
     return list_rows(
-        asked, "records", read,
-        conditions=(None if options.queue is None else f"queue_id = {options.queue}",),
-        topic=options.topic, adapt=with_text_bodies if is_text else None,
-        schema=text_schema() if is_text else RECORDS,
-        extra=[*(["body"] if with_body else []), *(["body_crc_matches"] if with_crc else [])],
-        unread={
-            **({} if with_body else {"body": "--body text, and --decompress for compressed bodies"}),
-            **({} if with_crc else {"body_crc_matches": "--check-crc"}),
-        },
+        asked, "records", read, topic=options.topic, schema=text_schema() if is_text else RECORDS,
+        form=RowsForm(
+            with_text_bodies if is_text else None,
+            [*(["body"] if with_body else []), *(["body_crc_matches"] if with_crc else [])],
+            {
+                **({} if with_body else {"body": "--body text, and --decompress for compressed bodies"}),
+                **({} if with_crc else {"body_crc_matches": "--check-crc"}),
+            },
+        ),
     )

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import findings_table
-from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.reading import Bounds, Reading
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx_cli.commands.declared.decode import RowsOptions, UncoveredRowsOptions
-from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import OutputOptions, RangeOptions, StoreOptions
 from rmqtx_cli.output.accounting import accounting
@@ -36,7 +35,6 @@ def equals(column: str, value: str | None) -> str | None:
 
 
 _NOTHING: Mapping[str, tuple[str, str | None]] = {}
-_ALL_READ: Mapping[str, str] = {}
 
 
 #: What an account of bytes leaves out.
@@ -77,33 +75,45 @@ def asked_of(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RowsForm:
+    """How the rows of a table differ from those that are read.
+
+    `adapt`: converts each batch to the schema of the table. `extra`: columns added to those of the printed table.
+    `unread`: columns that reading leaves null, with the options that read them.
+    """
+
+    adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    extra: Sequence[str] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+_AS_READ = RowsForm()
+
+
 def list_rows(
     asked: Asked,
     table: str,
     read: Callable[[Store, list[str]], Reading],
     *,
-    conditions: tuple[str | None, ...] = (),
     named: Mapping[str, tuple[str, str | None]] = _NOTHING,
     topic: str | None = None,
-    adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     schema: pa.Schema | None = None,
-    extra: list[str] | None = None,
-    unread: Mapping[str, str] = _ALL_READ,
+    form: RowsForm = _AS_READ,
 ) -> int:
     """List a table of each store, or its `--coverage` or `--findings`; return the exit status.
 
-    `read`: returns the reading of a store, for the columns needed. `conditions`: conditions of other options, written
-    as for `--where`; `named`: by option, a column and the value it must have. `topic`: value of `--topic`, where `read`
-    selects it. `adapt`: converts each batch to `schema`. `extra`: columns added to those of the printed table.
-    `unread`: columns of `schema` that `read` leaves null, with the options that read them.
+    `read`: returns the reading of a store, for the columns needed. `named`: by option, a column and the value it must
+    have. `topic`: value of `--topic`, where `read` selects it.
     """
-    rows = _rows_of(asked, table, conditions, named, schema, extra)
-    rows.listing.refuse_unread(unread)
+    rows = _rows_of(asked, table, named, schema, form.extra)
+    rows.listing.refuse_unread(form.unread)
     stores = open_stores(asked.stores, asked.files).stores
     refuse_inside(asked.output.output, stores)
     say_consistency(stores, asked.voice)
     readings = [read(store, rows.columns) for store in stores]
-    return rows.listed(readings, adapt, topic, [name for store in stores for name in store.topics()] if topic else ())
+    topics = [name for store in stores for name in store.topics()] if topic else ()
+    return rows.listed(readings, form.adapt, topic, topics)
 
 
 def list_readings(
@@ -111,13 +121,13 @@ def list_readings(
     named: Mapping[str, tuple[str, str | None]] = _NOTHING,
 ) -> int:
     """List readings of one table; `given` is called after the options are validated. See `list_rows`."""
-    rows = _rows_of(asked, table, (), named, None, None)
+    rows = _rows_of(asked, table, named, None, ())
     return rows.listed(given(), None, None, ())
 
 
 def _rows_of(
-    asked: Asked, table: str, conditions: tuple[str | None, ...], named: Mapping[str, tuple[str, str | None]],
-    schema: pa.Schema | None, extra: list[str] | None,
+    asked: Asked, table: str, named: Mapping[str, tuple[str, str | None]], schema: pa.Schema | None,
+    extra: Sequence[str],
 ) -> _Rows:
     """Return the listing of rows.
 
@@ -127,7 +137,7 @@ def _rows_of(
         raise BadRequest("--coverage and --findings are two listings: give only one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
     chosen = [equals(column, name) for column, name in named.values()]
-    where = all_of((asked.where, *conditions, *chosen))
+    where = all_of((asked.where, *chosen))
     if instead and (where or asked.limit is not None):
         raise BadRequest(f"--{instead} is about whole files and does not go with --where, --limit or a filter")
     rows_schema = schema or ALL_TABLES[table]

@@ -15,10 +15,7 @@ def run(options: DecodeTrace) -> int:
     bounds = bounds_of(options.within, options.voice)
 
     def read(one: Store, _columns: list[str]) -> Reading:
-        found = scan_traces(
-            one, options.trace_topic or TRACE_TOPIC, from_offset=bounds.from_offset, to_offset=bounds.to_offset,
-            from_time_ms=bounds.from_time_ms, to_time_ms=bounds.to_time_ms,
-        )
+        found = scan_traces(one, options.trace_topic or TRACE_TOPIC, bounds)
         return last_decisions(found) if options.last else found
 
     return list_rows(

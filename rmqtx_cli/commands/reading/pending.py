@@ -121,9 +121,8 @@ def _lines(
     elif not pending_count and not have_only_prepared(source.stores):
         following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
     yield from pending_lines(
-        chosen, pending_count, unknown_count, listed.harms, reading,
-        functools.partial(never_asked_counts, rows), times.now_ms, source.live, following,
-        is_one_store=len(source.stores) == 1,
+        chosen, pending_count, listed.harms, reading, functools.partial(never_asked_counts, rows), source.live,
+        following, is_one_store=len(source.stores) == 1,
     )
     if have_causes(chosen, reading.evidence):
         yield next_line(f"rmqtx diagnose {source.arguments}", "why")

@@ -11,7 +11,7 @@ from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
 from rmqtx.readers.jobs.search import Search
 from rmqtx.readers.jobs.search_conditions import SearchConditions
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.reading import Bounds, Reading
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.file_systems import expand
@@ -19,7 +19,6 @@ from rmqtx.readers.store.store import Store
 from rmqtx_cli.commands.declared.look import BodiesOptions, SearchCommand, SearchOptions
 from rmqtx_cli.commands.decode.shared import bounds_of
 from rmqtx_cli.options.bodies import decoded_bodies, decoder_words, text_schema, with_text_bodies
-from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.options import (
     BodyForm,
     RangeOptions,
