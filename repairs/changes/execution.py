@@ -32,7 +32,6 @@ from rmqtx.repairs.changes.in_progress_mark import (
     require_nothing_begun,
     times_of,
 )
-from rmqtx.repairs.changes.interruption import Interrupted
 from rmqtx.repairs.changes.store_lock import has_new_lock, leave_no_lock, store_locked, store_shared
 from rmqtx.repairs.changes.undo_files import (
     APPLIED,
@@ -46,6 +45,12 @@ from rmqtx.repairs.changes.undo_files import (
 
 #: How many differences a refusal names.
 _SHOWN_MAX = 3
+
+
+class Interrupted(RmqtxError):
+    """A change was interrupted, and must be completed or reverted."""
+
+    status = 130
 
 
 def execute(

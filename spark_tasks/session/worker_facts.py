@@ -62,11 +62,6 @@ class WorkerFacts:
         """Identifies an executor: workers of one have the same parent, Spark's daemon for Python."""
         return self.host, self.parent
 
-    @property
-    def minor_version(self) -> str:
-        """The part of the version of Python that Spark compares."""
-        return ".".join(self.python.split(".")[:2])
-
 
 def facts_here() -> WorkerFacts:
     """Return the facts of this process. Imports the packages that tasks need."""

@@ -13,8 +13,7 @@ import pytest
 
 from rmqtx.readers.model.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from rmqtx.repairs.changes.execution import execute, resume, state_and_differences, undo
-from rmqtx.repairs.changes.interruption import Interrupted
+from rmqtx.repairs.changes.execution import Interrupted, execute, resume, state_and_differences, undo
 from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, UNDONE
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import Unsynced, snapshot

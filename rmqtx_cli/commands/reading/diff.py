@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.spark_tasks.jobs.diff import differences as differences_by_spark
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
 from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
 from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
@@ -27,12 +30,12 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import DIFFERENCES_VIEW
-from rmqtx_cli.pages.differing import Differing
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ class _Side:
         """The file, if it is one."""
         path = Path(self.place)
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
+#: Differences that are held until a common transaction is seen.
+_WAITING_ROWS_MAX = 200_000
 
 
 def run(options: DiffCommand) -> int:
@@ -216,3 +221,53 @@ class _DiffRun:
             spark, before, after, self.opened.settings_of,
             split_bytes=engine.split_bytes_for(self.opened.stores), sizes=self.counted.sizes,
         )
+
+
+@dataclass(slots=True)
+class Differing:
+    """Counts of differences as they pass: by kind, and those with the state UNDECIDABLE on one side.
+
+    `sizes`: transactions of each side; complete when all differences are read. `lacking`: pending transactions of the
+    other side that each one does not have.
+    """
+
+    changes: Counter[str] = field(default_factory=Counter)
+    undecidable_count: int = 0
+    sizes: list[int] = field(default_factory=lambda: [0, 0])
+    lacking: list[int] = field(default_factory=lambda: [0, 0])
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they pass."""
+        for batch in batches:
+            self.changes.update(batch["change"].to_pylist())
+            states = list(zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True))
+            self.undecidable_count += sum(State.UNDECIDABLE in pair for pair in states)
+            self.lacking[0] += states.count((None, State.PENDING))
+            self.lacking[1] += states.count((State.PENDING, None))
+            yield batch
+
+    def begun(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, read ahead until a common transaction is seen, the end, or a maximum number of rows."""
+        passing = self.watching(batches)
+        waiting, rows_count = [], 0
+        for batch in passing:
+            waiting.append(batch)
+            rows_count += batch.num_rows
+            if self.changes["changed"] or rows_count > _WAITING_ROWS_MAX:
+                break
+        return itertools.chain(waiting, passing)
+
+    @property
+    def is_unrelated(self) -> bool:
+        """Whether both sides have transactions, but none in common."""
+        return all(self.sizes) and [self.changes["vanished"], self.changes["appeared"]] == self.sizes
+
+    def line(self) -> str:
+        """The number of differences, in all and of each kind."""
+        kinds = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
+        return f"{count(self.changes.total(), 'difference')}: {kinds}"
+
+    def lines(self) -> Iterator[str]:
+        """The line above a list of differences; none if there is no difference."""
+        if self.changes:
+            yield self.line()

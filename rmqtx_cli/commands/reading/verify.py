@@ -13,7 +13,7 @@ from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.reading import Reading
-from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.model.releases import dotted, parse_version
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import FINDINGS
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
@@ -21,7 +21,7 @@ from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import broker_settings, known_version
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.audit.other_release import with_release
+from rmqtx.verdicts.audit.other_release import OtherRelease, with_release
 from rmqtx.verdicts.verify.copies import with_copy_findings
 from rmqtx.verdicts.verify.verify import DEFAULT, FULL, NOT_EXAMINED, QUICK, Verify
 from rmqtx_cli.commands.declared.repair import DepthOptions, VerifyCommand
@@ -35,7 +35,6 @@ from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import VIEWS, View
-from rmqtx_cli.pages.other_release import other_release_lines
 from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, with_usable_advice
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
@@ -44,6 +43,13 @@ from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.of_old_stores import fitted_rows
 from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count, escaped
+
+#: The next event of a transaction, in a sentence about several.
+_EVENT_WORDS = {
+    "asked": "asked about", "put_back": "put back unasked", "expired": "discarded unasked", "discarded": "discarded",
+    "dropped": "dropped", "skipped": "never read", "stopped": "behind a stop of the check", "cut": "cut off",
+    "none": "left alone", "never seen": "never seen: the release does not read its design",
+}  # fmt: skip
 
 
 def run(options: VerifyCommand) -> int:
@@ -107,7 +113,7 @@ def _other_release(stores: list[Store], job: Verify, version: str | None, voice:
             continue
         own = broker_settings(one, conf=dict(job.conf))
         found = with_release(one, own, job.settings_of(one), known_version(version))
-        for line in other_release_lines(one.root, found):
+        for line in _other_release_lines(one.root, found):
             voice.note(line)
         if found.changed_count:
             status = exit_status.FINDINGS
@@ -277,3 +283,34 @@ class _FindingCounts:
 
     def _stores_with(self, code: str) -> list[str]:
         return [store for store, codes in self.codes.items() if code in codes]
+
+
+def _other_release_lines(root: str, found: OtherRelease) -> Iterator[str]:
+    """Yield what is the same, then each difference with its number."""
+    if found.is_doubtful:
+        yield f"{root}: evidence is missing or damaged, so open transactions may be missing below: rmqtx pending {root}"
+    begin = f"{root}: started with {dotted(found.version)} in place of {found.own}"
+    if not found.counts:
+        yield f"{begin}: no transaction is open"
+        return
+    same: Counter[str] = Counter()
+    for (own, other), number in found.counts.items():
+        if own == other:
+            same[_event_word(own)] += number
+    total = sum(found.counts.values())
+    if same:
+        listed = ", ".join(f"{number} {word}" for word, number in sorted(same.items()))
+        left = "" if sum(same.values()) == total else f" of {total}"
+        yield f"{begin}: the same for {sum(same.values())}{left} open {_noun(total)}: {listed}"
+    for (own, other), number in sorted(found.counts.items(), key=str):
+        if own != other:
+            changed = f"{_event_word(other)}, in place of {_event_word(own)}"
+            yield f"{begin}: other for {count(number, 'open transaction')}: {changed}"
+
+
+def _noun(number: int) -> str:
+    return "transaction" if number == 1 else "transactions"
+
+
+def _event_word(event: str | None) -> str:
+    return _EVENT_WORDS.get(event or "", "unknown")
