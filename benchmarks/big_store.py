@@ -53,11 +53,16 @@ SKEWED = {
     "tail": "2000",
 }  # fmt: skip
 
+#: Where producers write message traces, and a topic with the same records that rmqtx does not read as traces.
+TRACED, UNTRACED = {"traces": "RMQ_SYS_TRACE_TOPIC"}, {"traces": "RMQ_SYS_OTHER_TOPIC"}
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
         Recipe("S", 50_000, "small: start-up dominates", GIB // 10),
         Recipe("M", 500_000, "one full commit-log file", GIB),
+        Recipe("T", 500_000, "with message traces of all transactions", 2 * GIB, TRACED),
+        Recipe("U", 500_000, "the same bytes, but their topic is not that of traces", 2 * GIB, UNTRACED),
         Recipe("F50k", 50_000, "flat: 1,000 open in a short log", GIB // 10, FLAT),
         Recipe("F5M", 5_000_000, "flat: 1,000 open in a long log", 9 * GIB, FLAT),
         Recipe("R5M", 5_000_000, "flat: 1,000 open, all recent, in a long log", 9 * GIB, RECENT),

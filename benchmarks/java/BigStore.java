@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -68,6 +69,7 @@ public class BigStore {
     /** One transaction while it lives, with its first and its newest half copy. */
     static final class Transaction {
         String id;
+        int number;
         String group;
         String topic;
         int queue;
@@ -90,7 +92,7 @@ public class BigStore {
             String defaults = "transactions=50000 body=300 seed=1 normal=20 rollback=10 open=0.5 open_count=-1 "
                 + "open_within=0 late=0.2 late_count=-1 passes=20 check_within=0 tail=0 checkmax=15 delay=200 "
                 + "topics=8 queues=4 groups=4 form=batch opchars=4096 opevery=1000 file=1073741824 index=true "
-                + "ha=34012";
+                + "ha=34012 traces=";
             for (String word : defaults.split(" ")) {
                 put(word);
             }
@@ -162,6 +164,12 @@ public class BigStore {
     /** The highest half number in each op the op cursor has not passed. */
     final ArrayDeque<Long> opsAhead = new ArrayDeque<>();
     final StringBuilder opBody = new StringBuilder(8192);
+    /** Where producers write message traces; empty: nowhere. */
+    final String traces;
+    final StringBuilder traceBody = new StringBuilder(4096);
+    final LinkedHashSet<String> traceKeys = new LinkedHashSet<>();
+    int traceLines;
+    int traceRecords;
     long opBodyHighest = -1;
     long halfMax;
     long opMax;
@@ -210,6 +218,10 @@ public class BigStore {
         int queues = options.number("queues");
         for (String topic : topics) {
             topicTable.put(topic, new TopicConfig(topic, queues, queues, PermName.PERM_READ | PermName.PERM_WRITE));
+        }
+        traces = options.text("traces");
+        if (!traces.isEmpty()) {
+            topicTable.put(traces, new TopicConfig(traces, 1, 1, PermName.PERM_READ | PermName.PERM_WRITE));
         }
         store = new DefaultMessageStore(
             storeConfig, controller.getBrokerStatsManager(), null, brokerConfig, topicTable);
@@ -271,9 +283,55 @@ public class BigStore {
         transaction.queueOffset = transaction.firstQueueOffset = lastQueueOffset;
         transaction.logOffset = transaction.firstLogOffset = lastLogOffset;
         halfMax = lastQueueOffset + 1;
+        if (!traces.isEmpty()) {
+            transaction.number = number;
+            String place = String.format(Locale.ROOT, "0A00000200002A9F%016X", lastLogOffset);
+            trace(transaction, "Pub", half.getBody().length + "\u00012\u00011\u0001" + place + "\u0001true");
+            if (transaction.staysOpen && number % 2 == 0) {
+                traceEnd(transaction, "COMMIT_MESSAGE");             // the request is lost
+            }
+        }
+    }
+
+    /** One more line of a trace record; a client of 5.x writes ten at once. */
+    private void trace(Transaction transaction, String line, String rest) throws InterruptedException {
+        String key = "ORD-" + transaction.number;
+        String[] fields = {
+            line, "" + System.currentTimeMillis(), "DefaultRegion", transaction.group, transaction.topic,
+            transaction.id, "Tag" + transaction.number % 5, key, "10.0.0.2:10911", rest};
+        traceBody.append(String.join("\u0001", fields)).append('\u0001').append('\u0002');
+        traceKeys.add(transaction.id);
+        traceKeys.add(key);
+        if (++traceLines == 10) {
+            writeTrace();
+        }
+    }
+
+    private void traceEnd(Transaction transaction, String decision) throws InterruptedException {
+        trace(transaction, "EndTransaction", "2\u0001" + transaction.id + "\u0001" + decision + "\u0001"
+            + (transaction.checks > 0));
+    }
+
+    private void writeTrace() throws InterruptedException {
+        if (traceLines == 0) {
+            return;
+        }
+        MessageExtBrokerInner message = message(traces, 0, uniqueKey(traceRecords++, 255), 0, null);
+        message.setBody(traceBody.toString().getBytes(StandardCharsets.UTF_8));
+        MessageAccessor.putProperty(message, "KEYS", String.join(" ", traceKeys));
+        MessageAccessor.clearProperty(message, "TAGS");
+        message.setTagsCode(0);
+        message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+        put(message);
+        traceBody.setLength(0);
+        traceKeys.clear();
+        traceLines = 0;
     }
 
     private void decide(Transaction transaction) throws Exception {
+        if (!traces.isEmpty()) {
+            traceEnd(transaction, transaction.commits ? "COMMIT_MESSAGE" : "ROLLBACK_MESSAGE");
+        }
         if (transaction.commits) {
             MessageExt half = store.lookMessageByOffset(transaction.logOffset);
             if (half == null || half.getQueueOffset() != transaction.queueOffset) {
@@ -475,6 +533,7 @@ public class BigStore {
             }
         }
         writeOp();
+        writeTrace();
         while (store.dispatchBehindBytes() > 0) {
             Thread.sleep(20);
         }

@@ -144,14 +144,15 @@ def test_resume_compressed(stage: Stage) -> None:
     assert stage.delivered(one) == 0, "the override risks what it says"
 
 
-def expire(stage: Stage, transactions: list[Transaction]) -> None:
-    """Have the broker discard them by age and delete the log files that hold their half copies."""
+def expire(stage: Stage, transactions: list[Transaction], *, are_open: bool = True) -> None:
+    """Have the broker discard them by age, if they are open, and delete the log files that hold their half copies."""
     shop = stage.shop("g-fill")
     shop.fill(640)
     hour = time.localtime().tm_hour
     stage.config(fileReservedTime="0", deleteWhen=f"{(hour + 12) % 24:02}")
     try:
-        stage.until_discarded(transactions)  # what is deleted before the check comes is never discarded
+        if are_open:
+            stage.until_discarded(transactions)  # what is deleted before the check comes is never discarded
         stage.config(deleteWhen=f"{hour:02}")
         end = time.monotonic() + 90
         while stage.copies_counts(transactions).total():
