@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import COVERAGE
+
+_Source = TypeVar("_Source")
 
 
 class SpanLike(Protocol):
@@ -127,3 +129,21 @@ class Reading:
             for c in self.coverage
         ]
         return pa.Table.from_pylist(rows, schema=COVERAGE)
+
+
+def chained(schema: pa.Schema, sources: Iterable[_Source], read: Callable[[_Source], Reading]) -> Reading:
+    """Return one reading of several sources, one after another; what is not read to its end counts as far as it is."""
+    answer = Reading(schema, ())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            one = read(source)
+            try:
+                yield from one
+            finally:
+                if isinstance(one.batches, Generator):
+                    one.batches.close()  # at a limit a database would stay open until the program ends
+                answer.add_account_of(one)
+
+    answer.batches = batches()
+    return answer

@@ -14,6 +14,7 @@ from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROX
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TRACE_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.queues import first_kept
@@ -141,9 +142,10 @@ class LiveStore:
         return f"a live broker, {role}read over the network; {known}"
 
 
-def live_store(broker: Broker) -> LiveStore:
+def live_store(broker: Broker, trace_topic: str | None = None, pace: Pace | None = None) -> LiveStore:
     """Return the facts of a broker, before its records are read.
 
+    `trace_topic`: of the message traces, if another than usual. `pace`: of the requests for them.
     Damage: a cursor outside its queue, records that queues and index do not have yet, and transactions in RocksDB,
             whose table no request reads, are findings.
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
@@ -181,6 +183,7 @@ def live_store(broker: Broker) -> LiveStore:
         scheduled=_scheduled(runtime),
         has_proxy=_has_proxy(broker, settings),
     )
+    facts.traces = LiveTraces(broker, trace_topic or TRACE_TOPIC, pace or Pace())
     facts.findings.extend(_findings(facts, half_begin))
     return facts
 

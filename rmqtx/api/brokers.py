@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import pyarrow as pa
 
 from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_plan, planned
-from rmqtx.api.results import Rows, chained
-from rmqtx.api.rows import Half, Op, Transaction
+from rmqtx.api.results import Rows, diagnosed
+from rmqtx.api.rows import Diagnosis, Half, Op, Transaction
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.identities import NameForms
-from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.reading import Reading, chained
 from rmqtx.readers.model.tables import HALVES, LIVE_TRANSACTIONS, OPS
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.connections.broker import Broker
@@ -28,13 +28,19 @@ from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.settings import RemotingSettings
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.plans.plan_sources import LivePlanSource
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.transactions.measures import MEASURES
 
 
 class Brokers:
     """Live brokers, connected. Made by `rmqtx.connect`; use it in a `with` block, which closes the connections."""
 
-    def __init__(self, client: Client, brokers: list[Broker], members: list[BrokerAddresses], pace: Pace) -> None:
+    def __init__(
+        self, client: Client, brokers: list[Broker], members: list[BrokerAddresses], pace: Pace,
+        trace_topic: str | None = None,
+    ) -> None:
         self._client, self._brokers, self._members, self._pace = client, brokers, members, pace
+        self._trace_topic = trace_topic
         self.names = tuple(broker.root for broker in brokers)
 
     def pending(self) -> Rows[Transaction]:
@@ -45,9 +51,31 @@ class Brokers:
 
     def audit(self) -> Rows[Transaction]:
         """The verdict on every transaction that the half queues hold, as `rmqtx audit -n`."""
-        return Rows(Transaction, LIVE_TRANSACTIONS, lambda: audit(
-            self._brokers, members=self._members, pace=self._pace, facts=self._facts()
-        ))
+        return Rows(Transaction, LIVE_TRANSACTIONS, self._audited)
+
+    def diagnose(self) -> Rows[Diagnosis]:
+        """The causes of unusual transactions that the half queues hold, as `rmqtx diagnose -n`."""
+        return diagnosed(lambda: self._audited(MEASURES.names))
+
+    def records(self, **_: object) -> NoReturn:
+        """Only of files. Raises: BadRequest."""
+        raise _only_of_files("records")
+
+    def trace(self) -> NoReturn:
+        """Only of files; `show` and `diagnose` read the traces of single transactions. Raises: BadRequest."""
+        raise _only_of_files("trace")
+
+    def verify(self, **_: object) -> NoReturn:
+        """Only of files. Raises: BadRequest."""
+        raise _only_of_files("verify")
+
+    def simulate(self, table: str = "checks", **_: object) -> NoReturn:  # noqa: ARG002 -- as Stores
+        """Only of files; `pending` predicts when the check discards each transaction. Raises: BadRequest."""
+        raise _only_of_files("simulate")
+
+    def tables(self) -> NoReturn:
+        """Only of files. Raises: BadRequest."""
+        raise _only_of_files("tables")
 
     def show(self, identity: str) -> Rows[Transaction]:
         """One transaction by id, short id, message id or key, as `rmqtx show -n`."""
@@ -100,8 +128,13 @@ class Brokers:
         medium = LiveMedium(self._brokers, self._members)
         return apply_known(known_plan(plan), medium, self.names, lambda one: not one.is_of_files, orders)
 
+    def _audited(self, measures: Collection[str] = ()) -> VerdictReading:
+        return audit(
+            self._brokers, members=self._members, pace=self._pace, facts=self._facts(), measures=measures
+        )
+
     def _facts(self) -> list[LiveStore]:
-        return [live_store(broker) for broker in self._brokers]
+        return [live_store(broker, self._trace_topic, self._pace) for broker in self._brokers]
 
     def _of_each(self, schema: pa.Schema, read: Callable[[Broker], Reading]) -> Reading:
         return chained(schema, self._brokers, read)
@@ -122,15 +155,22 @@ class Brokers:
         return f"<rmqtx brokers {', '.join(self.names)}>"
 
 
+def _only_of_files(call: str) -> BadRequest:
+    return BadRequest(
+        f"{call}: a live broker does not give the files that it needs",
+        advice=f"rmqtx.open(STORE).{call}() where the files are, or on a copy of them",
+    )
+
+
 def connect(
     namesrv: str | None = None, *, broker: Sequence[str] = (), cluster: str | None = None,
-    settings: RemotingSettings | None = None, rate: float | None = None,
+    settings: RemotingSettings | None = None, rate: float | None = None, trace_topic: str | None = None,
 ) -> Brokers:
     """Connect to live brokers.
 
     `namesrv`: HOST:PORT of a name server, several separated by `;`. `broker`: only these, by name or address; addresses
     need no name server. `cluster`: only brokers of it. `settings`: timeouts, credentials, TLS, namespace. `rate`:
-    maximum of requests for records per second.
+    maximum of requests for records per second. `trace_topic`: of the message traces.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
     addresses = several(namesrv or "")
@@ -143,4 +183,4 @@ def connect(
     except BaseException:
         client.close()
         raise
-    return Brokers(client, brokers, members, Pace(rate))
+    return Brokers(client, brokers, members, Pace(rate), trace_topic)

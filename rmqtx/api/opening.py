@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.places import identity_of
+from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_all
 
@@ -35,6 +37,15 @@ class StoreSettings:
             "broker_conf": self.conf_file, "broker_version": self.broker_version, "commit_log": list(self.commit_log),
         }
         return {name: value for name, value in given.items() if value}
+
+
+def given_settings(
+    broker_conf: Paths | None, broker_version: str | None, commit_log: Sequence[Paths], trace_topic: str | None
+) -> StoreSettings:
+    """Return what is given beside the paths, with the contents of `broker_conf`. Raises: UnreadableFile, BadText."""
+    conf = None if broker_conf is None else read_broker_conf(Path(broker_conf))
+    conf_file = None if broker_conf is None else fspath(broker_conf)
+    return StoreSettings(conf, broker_version, tuple(fspath(place) for place in commit_log), trace_topic, conf_file)
 
 
 def opened_stores(

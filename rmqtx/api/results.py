@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.api.rows import row_of
+from rmqtx.api.rows import Diagnosis, row_of
 from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
+from rmqtx.verdicts.causes.diagnosing import Diagnosis as Causes
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding
 
 _Row = TypeVar("_Row")
-_Source = TypeVar("_Source")
+#: Rows that are values of Python at once.
+_ROWS_AT_ONCE = 1_000
 #: Rows that a notebook shows.
 _SHOWN_ROWS = 20
 
@@ -99,8 +102,9 @@ class Rows(Generic[_Row]):
 
     def __iter__(self) -> Iterator[_Row]:
         for batch in self.batches():
-            for values in batch.to_pylist():
-                yield row_of(self._kind, values)
+            for begin in range(0, batch.num_rows, _ROWS_AT_ONCE):  # values of Python take much more memory
+                for values in batch.slice(begin, _ROWS_AT_ONCE).to_pylist():
+                    yield row_of(self._kind, values)
 
     @property
     def findings(self) -> list[Finding]:
@@ -146,6 +150,25 @@ class Rows(Generic[_Row]):
         return html_table(self.to_arrow(), f"status {self.status}")
 
 
+def diagnosed(judge: Callable[[], VerdictReading]) -> Rows[Diagnosis]:
+    """Return the causes of the transactions that `judge` reads, with NEEDED_COLUMNS."""
+
+    def begin() -> Reading:
+        reading, answer = judge(), VerdictReading(DIAGNOSES, ())
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            found = Causes(reading.evidence)
+            table = found.add_all(reading)
+            answer.add_account_of(reading)
+            answer.undecidable["", ""] = found.undecidable_count
+            yield from table.to_batches()
+
+        answer.batches = batches()
+        return answer
+
+    return Rows(Diagnosis, DIAGNOSES, begin)
+
+
 def html_table(table: pa.Table, about: str) -> str:
     """Return the first rows of a table for a notebook; all text is escaped."""
     names = [name for name in table.schema.names if table.num_rows == 0 or table[name].null_count < table.num_rows]
@@ -165,17 +188,3 @@ def _cell(value: Any) -> str:
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
     return html.escape(shown)
-
-
-def chained(schema: pa.Schema, sources: Iterable[_Source], read: Callable[[_Source], Reading]) -> Reading:
-    """Return one reading of several sources, one after another."""
-    answer = Reading(schema, ())
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for source in sources:
-            one = read(source)
-            yield from one
-            answer.add_account_of(one)
-
-    answer.batches = batches()
-    return answer

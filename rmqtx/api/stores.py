@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike, fspath
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_plan, planned
-from rmqtx.api.opening import Paths, StoreSettings, opened_stores
-from rmqtx.api.results import Rows, chained
+from rmqtx.api.opening import Paths, StoreSettings, given_settings, opened_stores
+from rmqtx.api.results import Rows, diagnosed
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine, Transaction
-from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.jobs.job_runner import ScanJob, run_job
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.identities import NameForms
-from rmqtx.readers.model.reading import Bounds, Note, NoteKind, Reading
+from rmqtx.readers.model.reading import Bounds, Note, NoteKind, Reading, chained
 from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
 from rmqtx.readers.model.units import parse_time_ms
-from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.outputs import refuse_inside
 from rmqtx.readers.store.store import Store, open_store
@@ -44,7 +43,7 @@ from rmqtx.verdicts.audit.simulated import (
     simulated_rows,
     simulated_store,
 )
-from rmqtx.verdicts.causes import diagnosing
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify import verify
@@ -92,7 +91,7 @@ class Stores:
 
         def begin() -> Reading:
             judged = {*needed, "state"}  # an UNDECIDABLE one makes the answer incomplete, whichever columns are read
-            return audit(*self._open(), at_ms=at_ms, processes=processes, columns=judged)
+            return self._judged(judged, at_ms=at_ms, processes=processes)
 
         return Rows(Transaction, schema, begin)
 
@@ -156,7 +155,7 @@ class Stores:
         def begin() -> Reading:
             stores, _ = self._open()
             job = verify.Verify(level, given.broker_version, tuple(sorted((given.conf or {}).items())))
-            reading = run_job(job, plan_splits(stores))
+            reading = self._run_job(job, stores)
             reading.batches = with_copy_findings(
                 iter(reading.batches), stores, job.settings_of, is_partial=level == verify.QUICK,
                 say=lambda text: reading.notes.append(Note(NoteKind.WHY, text)),
@@ -167,14 +166,7 @@ class Stores:
 
     def diagnose(self) -> Rows[Diagnosis]:
         """The causes of unusual transactions, as `rmqtx diagnose`."""
-
-        def begin() -> Reading:
-            reading = audit(*self._open(), columns=NEEDED_COLUMNS)
-            answer = VerdictReading(diagnosing.DIAGNOSES, _diagnosed(reading))
-            answer.findings, answer.notes = reading.findings, reading.notes
-            return answer
-
-        return Rows(Diagnosis, diagnosing.DIAGNOSES, begin)
+        return diagnosed(lambda: self._judged(NEEDED_COLUMNS))
 
     def tables(self) -> dict[str, LazyTable]:
         """The tables by the names of `rmqtx sql`: for `duckdb.register`, which reads the columns that a query uses."""
@@ -189,7 +181,7 @@ class Stores:
             "ops": LazyTable(OPS, whole(self.ops)),
             "records": LazyTable(RECORDS, lambda names: self.records(body="body" in names, columns=names)),
             "findings": LazyTable(FINDINGS, whole(self.verify)),
-            "causes": LazyTable(diagnosing.DIAGNOSES, whole(self.diagnose)),
+            "causes": LazyTable(DIAGNOSES, whole(self.diagnose)),
             "trace": LazyTable(TRACES, whole(self.trace)),
         }
 
@@ -284,18 +276,19 @@ class Stores:
         conf = self._settings.conf or {}
         return stores[0].root, FileMedium(stores[0], settings_of, conf, Destination(changed, saved), open_store)
 
+    def _judged(
+        self, columns: Collection[str], *, at_ms: int | None = None, processes: int | None = None
+    ) -> VerdictReading:
+        return audit(*self._open(), at_ms=at_ms, processes=processes, columns=columns)
+
+    def _run_job(self, job: ScanJob, stores: list[Store]) -> Reading:
+        return run_job(job, plan_splits(stores))
+
     def _of_each(self, schema: pa.Schema, read: Callable[[Store], Reading]) -> Reading:
         return chained(schema, self._open()[0], read)
 
     def __repr__(self) -> str:
         return f"<rmqtx stores {', '.join(self.names)}>"
-
-
-def _diagnosed(reading: VerdictReading) -> Iterator[pa.RecordBatch]:
-    found = diagnosing.Diagnosis(reading.evidence)
-    for batch in reading:
-        found.add(batch)
-    yield from found.table().to_batches()
 
 
 def _time_ms(text: str | None) -> int | None:
@@ -314,7 +307,4 @@ def open_stores(
     """
     if not paths:
         raise BadRequest("a store is missing", advice="rmqtx.open('/path/of/store')")
-    conf_file = None if broker_conf is None else fspath(broker_conf)
-    conf = None if conf_file is None else read_broker_conf(Path(conf_file))
-    logs = tuple(fspath(place) for place in commit_log)
-    return Stores(paths, StoreSettings(conf, broker_version, logs, trace_topic, conf_file))
+    return Stores(paths, given_settings(broker_conf, broker_version, commit_log, trace_topic))

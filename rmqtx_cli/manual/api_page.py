@@ -40,7 +40,7 @@ def page() -> str:
 def _module(module: ModuleType, title: str) -> Iterator[str]:
     """Yield functions, classes and errors of a module."""
     found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower) if name[0] != "_"}
-    errors = {name: one for name, one in found.items() if inspect.isclass(one) and issubclass(one, Exception)}
+    errors = {name: one for name, one in found.items() if inspect.isclass(one) and issubclass(one, rmqtx.RmqtxError)}
     yield f"## {title}\n"
     for name, one in found.items():
         if inspect.isfunction(one):
@@ -52,7 +52,7 @@ def _module(module: ModuleType, title: str) -> Iterator[str]:
         yield f"### Errors of {title}\n"
         yield "| error | below | status | when |\n|---|---|---|---|"
         for name, one in errors.items():
-            yield f"| `{name}` | `{one.__base__.__name__}` | {one.status} | {' '.join(_doc(one).split())} |"
+            yield f"| `{name}` | `{one.__mro__[1].__name__}` | {one.status} | {' '.join(_doc(one).split())} |"
         yield ""
 
 
@@ -67,10 +67,10 @@ def _class(name: str, kind: type[Any]) -> Iterator[str]:
             yield f"| `{one.name}` | `{str(one.type).replace('|', chr(92) + '|')}` |"
         yield ""
     for of in reversed(kind.__mro__[:-1]):
-        if not of.__module__.startswith("rmqtx"):
-            continue
+        if not of.__module__.startswith("rmqtx") or (of is not kind and of.__name__ in rmqtx.__all__):
+            continue  # inherited members stand with their class
         for member, value in vars(of).items():
-            if member.startswith("_") or getattr(kind, member, None) is None:
+            if member.startswith("_") or _doc(value).startswith("See `rmqtx."):
                 continue
             if isinstance(value, property) and value.fget is not None:
                 returned = inspect.signature(value.fget).return_annotation

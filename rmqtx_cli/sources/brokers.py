@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PROXY
-from rmqtx.readers.store.store import TRACE_TOPIC, Store
+from rmqtx.readers.store.store import Store
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.half_and_op_tables import groups_asked_through, read_halves, read_ops
-from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.lookups import LiveSurroundings, audit, lookup, pending, show
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.verdicts.transactions.measures import MEASURES
@@ -70,9 +69,7 @@ class BrokerOpener:
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
         with self.looked_up() as source:
-            source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
-            for fact in source.facts:
-                fact.traces = LiveTraces(fact.broker, self.trace_topic or TRACE_TOPIC, source.pace)
+            source.facts.extend(live_store(one, self.trace_topic, source.pace) for one in source.brokers.brokers)
             for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
             for line in source.conf_lines():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqtx.api.opening import StoreSettings, opened_stores
+from rmqtx.api.opening import given_settings, opened_stores
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
@@ -46,8 +46,7 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
     """
     files = files or StoreOptions()
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
-    conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
-    settings = StoreSettings(conf, files.broker_version, tuple(files.commit_log or ()), trace_topic)
+    settings = given_settings(files.broker_conf, files.broker_version, files.commit_log or (), trace_topic)
     stores, settings_of = opened_stores(paths, settings)
     return Opened(stores, settings_of)
 

@@ -69,3 +69,22 @@ def test_the_page_names_what_there_is() -> None:
     page = PAGE.read_text("utf-8")
     methods = {name for kind in (rmqtx.Stores, rmqtx.Brokers) for name in vars(kind) if not name.startswith("_")}
     assert [name for name in sorted(methods - {"close"}) if f".{name}(" not in page] == []
+
+
+def test_causes_of_a_live_broker_are_those_of_its_files(address: str) -> None:
+    files = {(one.cause, one.strength) for one in rmqtx.open(unpacked("common-5.3.3")).diagnose()}
+    with rmqtx.connect(broker=[address]) as brokers:
+        causes = brokers.diagnose()
+        found = {(one.cause, one.strength) for one in causes}
+        assert found & files
+        assert causes.is_complete
+
+
+def test_what_only_files_answer_is_one_error_with_the_call_for_them(address: str) -> None:
+    with rmqtx.connect(broker=[address]) as brokers:
+        for name in sorted({"records", "trace", "verify", "simulate", "tables"}):
+            with pytest.raises(rmqtx.BadRequest) as only:
+                getattr(brokers, name)()
+            assert f"rmqtx.open(STORE).{name}()" in str(only.value.advice)
+    names = {name for name in vars(rmqtx.Stores) if not name.startswith("_")}
+    assert names == {name for name in vars(rmqtx.Brokers) if not name.startswith("_")} - {"close"}

@@ -101,6 +101,8 @@ def test_damage_is_reported_and_the_answer_is_not_complete(tmp_path: Path) -> No
     some = damaged.audit(columns=["transaction_id"])
     assert some.to_arrow().column_names == ["transaction_id"]
     assert some.so_far.undecidable_count == audit.so_far.undecidable_count > 0
+    causes = damaged.diagnose()
+    assert (causes.status, causes.so_far.undecidable_count) == (exit_status.INCOMPLETE, audit.so_far.undecidable_count)
     verified = damaged.verify()
     assert verified.status == exit_status.FINDINGS
     assert {one.code for one in verified} >= {"record-damaged"}

@@ -18,6 +18,7 @@ from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import Applied, applied
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
 from rmqtx.verdicts.model.strength import Strength
@@ -99,6 +100,13 @@ class Diagnosis:
     def waiting_count(self) -> int:
         """See `Diagnosis`."""
         return self._waiting_count - self._groups.waiting_count
+
+    def add_all(self, reading: VerdictReading) -> pa.Table:
+        """Add all judged transactions of a reading, which gets the findings of traces; return the rows of DIAGNOSES."""
+        for batch in reading:
+            self.add(batch)
+        reading.add_trace_findings()
+        return self.table()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add judged transactions. `batch` has NEEDED_COLUMNS."""

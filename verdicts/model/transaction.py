@@ -182,8 +182,10 @@ _KINDS: dict[str, type[Any]] = {
     "state_entries": StateEntry,
 }  # fmt: skip
 _NAMES = tuple(one.name for one in fields(Transaction) if one.name not in _KINDS)
+#: The names of their fields: asking for them is a third of the time of a row.
+_OF_KINDS = {kind: tuple(one.name for one in fields(kind)) for kind in _KINDS.values()}
 
 
 def _entries(kind: type[_Entry], entries: Sequence[Mapping[str, Any]]) -> tuple[_Entry, ...]:
-    names = [one.name for one in fields(kind)]
+    names = _OF_KINDS[kind]
     return tuple(kind(**{name: entry[name] for name in names if name in entry}) for entry in entries)

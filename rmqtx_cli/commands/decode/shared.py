@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import findings_table
-from rmqtx.readers.model.reading import Bounds, Reading
+from rmqtx.readers.model.reading import Bounds, Reading, chained
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx_cli.commands.declared.decode import RowsOptions, UncoveredRowsOptions
 from rmqtx_cli.options.filters import all_of
@@ -171,16 +171,15 @@ class _Rows:
     ) -> int:
         """List the readings; return the exit status. `topics`: topics of the stores, if `topic` is given."""
         listing, voice = self.listing, self.listing.voice
-        whole = Reading(self.schema, ())
+        whole = chained(self.schema, readings, lambda one: one)
         if self.instead:
-            for reading in readings:
-                reading.complete_findings()
-                whole.add_account_of(reading)
+            whole.complete_findings()
             noun = "file" if self.instead == "coverage" else "finding"
             listing.write(iter(_instead(whole, self.instead).to_batches()), answer=lambda: listing.rows_lines(noun))
         else:
-            batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
-            listing.write(_seen_by(seen, batches), answer=lambda: listing.rows_lines("row"))
+            batches, seen = cast("Generator[pa.RecordBatch]", whole.batches), NamesSeen(self.named)
+            adapted = batches if adapt is None else map(adapt, batches)
+            listing.write(_seen_by(seen, adapted), answer=lambda: listing.rows_lines("row"))
             batches.close()  # at a limit the rest stays unread; counts so far are printed
             if not listing.found_count:
                 seen.say("no row has it", voice)
@@ -195,20 +194,6 @@ def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         seen.add(batch)
         yield batch
-
-
-def _batches(
-    whole: Reading, readings: list[Reading], adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches of all readings; add their findings, coverage and notes to `whole`."""
-    for reading in readings:
-        try:
-            for batch in reading:
-                yield batch if adapt is None else adapt(batch)
-        finally:
-            if isinstance(reading.batches, Generator):
-                reading.batches.close()  # at a limit a database would stay open until the program ends
-            whole.add_account_of(reading)
 
 
 def _instead(reading: Reading, what: str) -> pa.Table:

@@ -50,10 +50,7 @@ def run(options: DiagnoseCommand) -> int:
             options.context, opened, listing, options.asked.transaction, engine, options.provenance, at_ms
         ) as reading:
             found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
-            for batch in reading:
-                found.add(batch)
-            reading.add_trace_findings()
-            rows = found.table()
+            rows = found.add_all(reading)
             chosen = listing.fulfilling(rows)
             listing.write(iter(chosen.to_batches()), are_chosen=True, answer=lambda: counts_lines(found))
             for line in next_lines(chosen, opened.arguments):

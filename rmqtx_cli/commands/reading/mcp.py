@@ -32,7 +32,6 @@ from rmqtx_cli.words import exit_status
 #: The most transactions that one plan of an assistant names.
 _IDS_MAX = 500
 _LIVE_ONLY = "only for live brokers"
-_FILES_ONLY = "only for stores in files"
 
 
 def run(options: McpCommand) -> int:
@@ -110,19 +109,19 @@ class Tools:
 
         strength `explains`: the records prove the cause; `could_explain`: would_decide names what is missing.
         """
-        return self._rows("diagnose", store, cursor, {}, lambda one: _files(one).diagnose())
+        return self._rows("diagnose", store, cursor, {}, lambda one: one.diagnose())
 
     def verify(self, store: str = "", level: str = "default", cursor: str = "") -> str:
         """Find damage and contradictions in the files of a store.
 
         level: quick, default or full.
         """
-        return self._rows("verify", store, cursor, {"level": level}, lambda one: _files(one).verify(level=level))
+        return self._rows("verify", store, cursor, {"level": level}, lambda one: one.verify(level=level))
 
     def simulate(self, store: str = "", rounds: int = 3, cursor: str = "") -> str:
         """Predict the next rounds of the broker's check: what is asked, put back, discarded, and when."""
         return self._rows(
-            "simulate", store, cursor, {"rounds": rounds}, lambda one: _files(one).simulate(rounds=rounds)
+            "simulate", store, cursor, {"rounds": rounds}, lambda one: one.simulate(rounds=rounds)
         )
 
     def explain(self, word: str, cursor: str = "") -> str:
@@ -231,9 +230,3 @@ class Tools:
                 return answer(asked).text(cursor)
         except RmqtxError as error:
             return Answer.of_error(tool, asked, error).text("")
-
-
-def _files(one: Stores | Brokers) -> Stores:
-    if isinstance(one, Brokers):
-        raise BadRequest(_FILES_ONLY, advice="start rmqtx mcp with a STORE, or a copy of one")
-    return one
