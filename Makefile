@@ -227,7 +227,8 @@ test-lowest: ## tests of readers, rules and commands with the lowest versions of
 	@rm -rf $(CACHE)/lowest && $(PYTHON) -m venv $(CACHE)/lowest && $(CACHE)/lowest/bin/pip install --quiet uv
 	@$(CACHE)/lowest/bin/uv pip install --quiet --python $(CACHE)/lowest/bin/python --resolution lowest-direct '.[exporter,rocksdb]'
 	@rm -rf build  # a later build would take modules from it that no longer exist
-	@$(CACHE)/lowest/bin/uv pip install --quiet --python $(CACHE)/lowest/bin/python pytest hypothesis pytest-timeout pytest-xdist 'moto[server]' sqlalchemy pymysql
+	@$(CACHE)/lowest/bin/uv pip freeze --quiet --exclude rmqtx --python $(CACHE)/lowest/bin/python >$(CACHE)/lowest/versions
+	@$(CACHE)/lowest/bin/uv pip install --quiet --constraint $(CACHE)/lowest/versions --python $(CACHE)/lowest/bin/python pytest hypothesis pytest-timeout pytest-xdist 'moto[server]' sqlalchemy pymysql
 	@PYTHONPATH=. $(CACHE)/lowest/bin/python -m pytest tests/readers tests/field tests/verdicts -m "not slow and not broker and not deep" --numprocesses 2 --dist loadfile
 
 .PHONY: dist

@@ -106,7 +106,7 @@ def licences() -> list[str]:
 def _licence(package: metadata.Distribution) -> str:
     known = package.metadata
     classes = [one.split(" :: ")[-1] for one in known.get_all("Classifier") or () if one.startswith("License ::")]
-    given = known.get("License-Expression") or " or ".join(classes) or known.get("License") or "unknown"
+    given = " or ".join(known.get_all("License-Expression") or classes or known.get_all("License") or ["unknown"])
     return given.splitlines()[0].replace(" License", "").strip()
 
 
