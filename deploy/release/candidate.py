@@ -110,7 +110,8 @@ class Candidate:
         for one in json.loads(file.read_text("utf-8"))["components"]:
             words = sorted({item.get("expression") or item["license"].get("id") or item["license"].get("name", "")
                             for item in one.get("licenses", ())})  # fmt: skip
-            rows.append((one["name"], one.get("version", ""), " OR ".join(filter(None, words)).replace("\n", " ")[:80]))
+            licence = " OR ".join(word.split(" :: ")[-1].splitlines()[0][:80] for word in words if word)
+            rows.append((one["name"], one.get("version", ""), licence))
         nameless = [f"{name} {version}" for name, version, licence in rows if not (version and licence)]
         (self.target / "licences.tsv").write_text("".join("\t".join(row) + "\n" for row in sorted(rows)), "utf-8")
         digest = hashlib.sha256((self.target / "licences.tsv").read_bytes()).hexdigest()
