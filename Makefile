@@ -229,7 +229,7 @@ test-lowest: ## tests of readers, rules and commands with the lowest versions of
 	@rm -rf build  # a later build would take modules from it that no longer exist
 	@$(CACHE)/lowest/bin/uv pip freeze --quiet --exclude rmqtx --python $(CACHE)/lowest/bin/python >$(CACHE)/lowest/versions
 	@$(CACHE)/lowest/bin/uv pip install --quiet --constraint $(CACHE)/lowest/versions --python $(CACHE)/lowest/bin/python pytest hypothesis pytest-timeout pytest-xdist 'moto[server]' sqlalchemy pymysql
-	@PYTHONPATH=. $(CACHE)/lowest/bin/python -m pytest tests/readers tests/field tests/verdicts -m "not slow and not broker and not deep" --numprocesses 2 --dist loadfile
+	@PYTHONPATH=. $(CACHE)/lowest/bin/python -m pytest tests/readers tests/field tests/verdicts tests/cli/test_help.py tests/cli/test_report_parts.py tests/cli/test_nearby_store.py -m "not slow and not broker and not deep" --numprocesses 2 --dist loadfile
 
 .PHONY: dist
 dist: ## build sdist, wheel with its bill of materials, locks and wheels for hosts without a network, twice, and compare them: dist/

@@ -63,7 +63,7 @@ def test_a_package_without_a_licence_is_found(candidate: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", ["1.0", "v1.0.0", "1.0.0rc1 --upload"])
 def test_a_version_of_another_form_is_refused(version: str, tmp_path: Path) -> None:
-    command = [sys.executable, SCRIPT, version, tmp_path / "new"]
+    command = [sys.executable, str(SCRIPT), version, str(tmp_path / "new")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "is not a version" in done.stderr
