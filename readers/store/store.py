@@ -221,7 +221,7 @@ class Store:
         """Whether the consume queues are in RocksDB (storeType=defaultRocksDB, 5.2.0+), not in files."""
         return bool(self.queue_databases) or self.lacks_queue_database
 
-    @property
+    @cached_property
     def queue_databases(self) -> list[str]:
         """Directories with a database of consume queues, complete or not.
 
@@ -242,7 +242,7 @@ class Store:
             return False
         return not self.queue_databases and next(self.queues(), None) is None
 
-    @property
+    @cached_property
     def has_rocksdb_settings(self) -> bool:
         """Whether config/ has a database that a broker writes with storeType=defaultRocksDB."""
         return any(self.has("config", name, "CURRENT") for name in _SETTINGS_IN_ROCKSDB)

@@ -19,7 +19,7 @@ from rmqtx.verdicts.proofs import merkle
 from rmqtx.verdicts.proofs.proof_file import opened_proof
 from rmqtx.verdicts.proofs.proving import Asked, Result
 from tests.brokers.corpus import corpus_names, unpack
-from tests.representatives import each_store, rest_is_slow
+from tests.representatives import in_two_ways, rest_is_slow
 from tests.verdicts.proofs.proof_files import (
     CHECKER,
     DERIVED_SETTINGS,
@@ -50,7 +50,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path,
     return {name: (store, made(store, folder / f"{name}.json")) for name, store in stores.items()}
 
 
-@pytest.mark.parametrize("name", each_store(corpus_names()))
+@pytest.mark.parametrize("name", in_two_ways(corpus_names()))
 def test_a_proof_holds_on_its_own_store(name: str, tmp_path: Path) -> None:
     store = unpack(name, tmp_path)
     file = made(store, tmp_path / "proof.json")
@@ -82,7 +82,7 @@ def test_it_holds_on_a_copy_elsewhere_compressed_and_for_a_sample(
     assert checked(file, other, "--transaction", "nothing")[0] == 3
 
 
-@pytest.mark.parametrize("number", rest_is_slow(range(ALTERED), quick=24))
+@pytest.mark.parametrize("number", rest_is_slow(range(ALTERED), quick=12))
 def test_each_altered_proof_and_store_is_found(
     number: int, originals: dict[str, tuple[Path, Path]], tmp_path: Path
 ) -> None:
