@@ -55,7 +55,7 @@ from rmqtx.verdicts.audit.message_ids import other_id_clause
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_records
-from rmqtx.verdicts.check.window import CheckWindow
+from rmqtx.verdicts.check.window import CheckWindow, begins_again
 from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -393,10 +393,16 @@ class LiveWitnesses:
         found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
         op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._end_of_ops()))
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
+        first_op = op_begin if op_cursor > op_end else max(op_cursor, op_begin)
+        stored_ops = ops_of_records(found, rules, first_op, op_end, least)
+        if least and begins_again(stored_ops, facts.half_begin, facts.half_end, rules):
+            blocks = self._reads.queue(HALF_TOPIC, 0, facts.half_begin, begin)
+            halves = [*((block, block.header("queue_offset")) for block in blocks), *halves]
+            begin = facts.half_begin
+            stored_ops = ops_of_records(found, rules, first_op, op_end, 0)
         stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
         state = CheckState(
-            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored,
-            ops_of_records(found, rules, op_begin if op_cursor > op_end else max(op_cursor, op_begin), op_end, least),
+            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored, stored_ops
         )
         # Also of copies that the check cannot decode, before 4.6.0 those with a spoiled body.
         places = [block.commit_log_offsets for block, _ in halves]

@@ -79,6 +79,15 @@ class CheckAhead:
         window, left, found = self._window, dict(acts), dict[str, ReadAgain]()
         if window is None or not self._may_read_settled(window):
             return found
+        # Behind an op message with the next number of the queue the check begins at the first half message again.
+        state = window.state
+        if self._rules.overflow_to_begin and state.half_begin < _stored(window).begin:
+            for name, numbers in acts.items():
+                if max((*planned, *numbers), default=-1) >= state.half_end:
+                    found[name] = ReadAgain(max(numbers), state.half_end, None)
+                    del left[name]
+        if not left:
+            return found
         known = self._read(window, planned)
         while left:
             read = self._read(window, [*planned, *(number for numbers in left.values() for number in numbers)])
@@ -98,8 +107,7 @@ class CheckAhead:
     def _may_read_settled(self, window: CheckWindow) -> bool:
         """Whether the check can leave an op message behind; faster than playing rounds."""
         state = window.state
-        assert isinstance(state.halves, StoredHalves)
-        newest_ms = int(state.halves.numbers["born_time_ms"].max(initial=0))
+        newest_ms = int(_stored(window).numbers["born_time_ms"].max(initial=0))
         return (
             self._rules.end_is_illegal
             or OP_TOPIC in window.hides_new
@@ -117,6 +125,11 @@ class CheckAhead:
                 window.state, self._rules, self._how, time_ms, new, are_seen=OP_TOPIC not in window.hides_new
             )
         return found
+
+
+def _stored(window: CheckWindow) -> StoredHalves:
+    assert isinstance(window.state.halves, StoredHalves)
+    return window.state.halves
 
 
 def check_of_files(

@@ -15,14 +15,17 @@ from random import Random
 import pytest
 
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx_cli.words import exit_status
 from tests.conftest import MOMENT
 from tests.fuzz.asking import ask
+from tests.histories import living
 from tests.histories.comparing import Compared, Row, first_event
 from tests.histories.futures import Fork
 from tests.histories.steps import TOPICS
 from tests.histories.truth import Observed, Transaction, Truth
-from tests.histories.world import World
+from tests.histories.world import World, copied
 
 ACTS = ("commit", "rollback", "discard", "resume")
 #: How many acts are tried on each store, each on a copy of its own; more while a history is made short.
@@ -31,6 +34,8 @@ ROUNDS = 3
 _SHARE_OF_OPEN = 0.7
 #: The share of the refused acts that are carried out nevertheless.
 _SHARE_TRIED = 0.3
+#: Acts over the wire, on the machine that runs on a copy.
+LIVE_ACTS = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.RESUME)
 #: An act leaves `abort`, so the start recovers the log and enters what the queues lack; a clean start does not.
 _REBUILT = frozenset({
     "no half queue", "no op queue", "no queues", "zeroed end of the half queue", "zeroed end of the op queue",
@@ -72,6 +77,13 @@ def force(result: Compared, world: World, truth: Truth, work: Path, random: Rand
         if can_be_tried and random.random() < _SHARE_TRIED:
             tried = _acted(world, truth, row, act, work, overridden=done.refused_by)
             result.counts[f"tried {act}: {words}: {_harm(truth, tried)}"] += 1
+    if acts_count and truth.conf.get("transRocksDBEnable") != "true":
+        _, row = next(_chosen(named, random, 1))
+        done = _acted_live(world, truth, row, random.choice(LIVE_ACTS), work)
+        words = ", ".join(done.refused_by)
+        result.counts[f"{done.act}: {words or 'done'}"] += 1
+        if not done.refused_by:
+            _compare(result, truth, done)
 
 
 def _chosen(rows: Sequence[Row], random: Random, count: int) -> Iterator[tuple[str, Row]]:
@@ -100,15 +112,32 @@ def _acted(
             *(word for name in overridden for word in ("--override", name)),
         ])  # fmt: skip
     done = _Acted(act, row, answer.status, _refusals(answer.err) if answer.status else ())
-    if not to.exists():
-        return done
-    future = Fork(world.machine, to, truth.conf, truth.now_ms)
+    if to.exists():
+        _go_on(done, Fork(world.machine, to, truth.conf, truth.now_ms), truth)
+        shutil.rmtree(to)
+    return done
+
+
+def _go_on(done: _Acted, future: Fork, truth: Truth) -> None:
+    """Let the check run after an act, and end the machine's broker."""
     done.refusal = future.refusal
     if future.refusal is None:
         interval_ms = int(truth.conf["transactionCheckInterval"])
         done.rounds = [future.round(truth.now_ms + interval_ms * turn) for turn in range(1, ROUNDS + 1)]
         done.delivered = Counter(one.number for one in future.records() if one.is_delivered)
     future.end()
+
+
+def _acted_live(world: World, truth: Truth, row: Row, action: ActKind, to: Path) -> _Acted:
+    """Act over the wire on the broker that runs on a copy of the store; its producers come back afterwards."""
+    future = Fork(world.machine, copied(world.root, to), truth.conf, truth.now_ms, has_producers=False)
+    outcome, refused_by = living.acted(world.machine, action, row["transaction_id"], to.with_name("receipts.jsonl"))
+    is_done = outcome in (ActOutcome.PROVED, ActOutcome.ACCEPTED)
+    done = _Acted(f"live {action}", row, exit_status.DONE if is_done else exit_status.UNKNOWN_OUTCOME, refused_by)
+    if not refused_by and not is_done:
+        done.refused_by = (str(outcome),)
+    future.greet()
+    _go_on(done, future, truth)
     shutil.rmtree(to)
     return done
 
@@ -121,7 +150,9 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
         result.differences.append(f"force {where}: the broker does not start: {done.refusal}")
         return
     for one in truth.transactions:
-        wanted = sum(place >= truth.log_begin for place in one.delivered) + (one is ours and done.act == "commit")
+        wanted = sum(place >= truth.log_begin for place in one.delivered) + (
+            one is ours and done.act.endswith("commit")
+        )
         # The check puts the record of a slot that leads to another topic back into that topic, with the act or without.
         wanted += sum(
             record.topic in TOPICS and record.number == one.number
@@ -129,7 +160,7 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
         )  # fmt: skip
         result.take("force delivers", f"{where}: tx-{one.number}", wanted, done.delivered[one.number])
         before, event = first_event(one, truth.rounds[:ROUNDS]), first_event(one, done.rounds)
-        if one is ours and done.act != "resume":
+        if one is ours and not done.act.endswith("resume"):
             result.take("force ends", where, "none", event)
         elif one is not ours and not _REBUILT.intersection(truth.damages) and not _is_better(one, before, event):
             result.take("force leaves", f"{where}: tx-{one.number}", before, event)

@@ -145,6 +145,13 @@ FOUND: dict[str, list[Step]] = {
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),
         _half(11, 60), _STOP, _damage("zeroed end of the half queue", 0.8244),
     ],
+    # The half queue lost its end, another queue did not: op messages have the next numbers, so the check passes the end
+    # and begins again at 0 (simulate ended with an error); pending listed nothing.
+    "ops-behind-the-end": [
+        *(_half(number) for number in range(4)), _wait(31_000),
+        {"do": "check", "answers": ["commit", "rollback", "none", "commit"]}, _wait(7_000), {"do": "batch"}, _STOP,
+        _damage("zeroed end of the half queue", 0.98),
+    ],
     # Behind a filler no op message is read, or gets a slot: an act was allowed, and the check asked again.
     "filler-hides-ops": [
         _half(0), _half(1), _half(2), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _end(1, "rollback"),

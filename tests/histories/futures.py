@@ -10,7 +10,7 @@ from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.protocol.codes import RequestCode
 from tests.histories.machine import Machine
 from tests.histories.truth import Observed, Written
-from tests.histories.world import Record, clock_of, greet, parsed_records
+from tests.histories.world import Record, clock_of, greet, make_topics, parsed_records
 
 _BATCH_MS = 3_000
 #: A broker deletes queue files for the first time so long after its start.
@@ -29,7 +29,10 @@ class Future(Protocol):
 class Fork:
     """A copy of a store on which the machine goes on."""
 
-    def __init__(self, machine: Machine, root: Path, conf: Mapping[str, str], now_ms: int) -> None:
+    def __init__(
+        self, machine: Machine, root: Path, conf: Mapping[str, str], now_ms: int, *, has_producers: bool = True
+    ) -> None:
+        """`has_producers`: producers of all groups are connected; else they come with `greet`."""
         self._machine = machine
         self._cleaned_ms = now_ms + _CLEANED_MS
         machine.clock(now_ms)
@@ -38,8 +41,13 @@ class Fork:
         self._places: set[int] = set()
         self._place_of_number: dict[int, int] = {}
         if self.refusal is None:
-            greet(machine)
+            (greet if has_producers else make_topics)(machine)
             self._new()
+
+    def greet(self) -> None:
+        """Let producers of all groups connect."""
+        greet(self._machine)
+        self._new()
 
     def round(self, begin_ms: int) -> Observed:
         """See `Future`."""

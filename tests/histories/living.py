@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import queue
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +18,16 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
+from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.frames import FrameReader, encoded
 from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.live_medium import LiveMedium
+from rmqtx.repairs.acts.orders import ActOrder, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.conftest import MOMENT
@@ -29,6 +37,12 @@ from tests.histories.truth import Truth
 Row = dict[str, Any]
 #: What only one of the two ways knows: who is asked, what the files of a running broker do not promise, when it began.
 _LEFT_OUT = ("producer_alive", "asked_through", "causes", "next_event_at_ms", "discard_at_ms")
+#: Modules that read the time or wait.
+_TIMED = (
+    "remoting.live.store_facts", "remoting.connections.batched_reads", "repairs.acts.carry_out",
+    "repairs.acts.claims", "repairs.acts.group_watch", "repairs.acts.live_medium", "repairs.acts.wait_for_effect",
+    "repairs.receipts.journal", "repairs.receipts.receipts",
+)
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
@@ -59,17 +73,54 @@ class _Wire:
         self._received.put(b"")
 
 
+class _Time:
+    """The module `time` for what waits for a machine: a pause takes no time, and passes."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._seconds = 0.0
+        self.strftime, self.gmtime = time.strftime, time.gmtime
+
+    def sleep(self, seconds: float) -> None:
+        """Let the broker's time pass too: it writes its batch of op messages meanwhile."""
+        self._seconds += seconds
+        self._machine.clock(self._machine.now_ms + max(1, round(seconds * 1_000)))
+        self._machine.step("batch")
+
+    def monotonic(self) -> float:
+        """See `time`."""
+        return self._seconds
+
+    def time_ns(self) -> int:
+        """The broker's time."""
+        return self._machine.now_ms * 1_000_000
+
+
 @contextmanager
-def connected(machine: Machine, now_ms: int) -> Iterator[Broker]:
-    """The broker of a machine, as rmqtx reads it over the wire at a time."""
+def connected(machine: Machine) -> Iterator[Broker]:
+    """The broker of a machine, as rmqtx reads it over the wire."""
 
     def opened(_address: str, _settings: RemotingSettings) -> _Wire:
         return _Wire(machine)
 
+    clock = _Time(machine)
     with pytest.MonkeyPatch.context() as patch, Client() as client:
         patch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
-        patch.setattr("rmqtx.remoting.live.store_facts.time", SimpleNamespace(time_ns=lambda: now_ms * 1_000_000))
+        for module in _TIMED:
+            patch.setattr(f"rmqtx.{module}.time", clock)
         yield Broker(client, ADDRESS, "broker-a", "DefaultCluster")
+
+
+def acted(machine: Machine, action: ActKind, transaction_id: str, journal: Path) -> tuple[ActOutcome, tuple[str, ...]]:
+    """Act on a transaction over the wire, as the commands do: the outcome, and the guards that refused."""
+    journal.unlink(missing_ok=True)
+    with connected(machine) as broker:
+        medium = LiveMedium([broker], [BrokerAddresses(broker.cluster, broker.name, {0: broker.address})])
+        acts = checked_acts([ActOrder(transaction_id, ActRequest(action), "history")], medium, Conduct())
+        carry_out(acts, medium, Journal(journal), Conduct(), lambda _: None)
+    if not acts:
+        return ActOutcome.NOT_SENT, ("not found",)
+    return acts[0].begun().outcome, tuple(sorted(one.guard for one in acts[0].refusals))
 
 
 def is_comparable(truth: Truth) -> bool:
@@ -90,7 +141,7 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         patch.setattr(MOMENT, lambda _: now_ms)
         files = audit([store], lambda _: settings).table().to_pylist()
         listed = lookups.pending([store], lambda _: settings).table().to_pylist()
-    with connected(machine, now_ms) as broker:
+    with connected(machine) as broker:
         live = live_lookups.audit([broker]).table().to_pylist()
         live_listed = live_lookups.pending([broker]).table().to_pylist()
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]

@@ -361,8 +361,13 @@ class World:
 
 
 def greet(machine: Machine) -> None:
-    """Register producers of all groups, and create the topics."""
+    """Create the topics, and register producers of all groups."""
+    make_topics(machine)
     machine.request("producer", Request(RequestCode.HEART_BEAT, body=heartbeat_body("producer@1", GROUPS)))
+
+
+def make_topics(machine: Machine) -> None:
+    """Create the topics."""
     for topic in TOPICS:
         fields: dict[str, Value] = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,

@@ -23,12 +23,14 @@ from rmqtx.remoting.live import lookups as live_lookups
 from rmqtx.remoting.live.store_facts import live_store
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.repairs.acts.check_ahead import check_of_broker
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.next_event import NextEvent
 from tests.brokers import corpus
 from tests.forge.stores import copy_of
 from tests.histories.damages import DAMAGES
+from tests.histories.recording import recorded
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
 from tests.representatives import rest_is_slow
@@ -230,6 +232,27 @@ def test_a_copy_that_its_broker_cannot_decode_has_the_event_that_files_give_it(
         for row in live:
             for name in ("next_event", "advice"):
                 assert row[name] == files[row["transaction_id"]][name]
+
+
+def test_a_check_that_passes_the_end_of_its_queue_is_foreseen_from_its_first_half_message_on(
+    tmp_path: Path, client: Client
+) -> None:
+    """The half queue lost its end, and op messages have the next numbers: behind them the check begins at 0 again."""
+    ((root, truth),) = recorded(tmp_path, {"ops-behind-the-end-4.4.0"})
+    store = open_store(root)
+    settings = broker_settings(store, conf={**truth.conf, "fileReservedTime": "1000000"}, version=truth.version)
+    with FakeServer(StoreBroker(store, settings, truth.version)) as server:
+        broker = Broker(client, server.address, "broker-a", "c")
+        facts = live_store(broker)
+        rows = live_lookups.audit([broker], facts=[facts]).table().to_pylist()
+        assert {row["next_event"] for row in rows} == {NextEvent.ASKED}
+    one = Served("poison-4.4.0", tmp_path / "other", client)
+    with one.server:
+        facts = live_store(one.broker)
+        ahead = check_of_broker(facts)
+        assert ahead is not None
+        assert 0 < facts.half_cursor <= facts.half_end
+        assert set(ahead.read_again({"behind the end": [facts.half_end]}, [])) == {"behind the end"}
 
 
 def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None:

@@ -29,7 +29,14 @@ from rmqtx.verdicts.check.slots import (
     unqueued,
 )
 from rmqtx.verdicts.check.state import CheckSettings, CheckState, FirstFile, Undispatched
-from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, are_askable, halves_of_records, ops_of_records
+from rmqtx.verdicts.check.stored_records import (
+    ABSENT,
+    StoredHalves,
+    StoredOps,
+    are_askable,
+    halves_of_records,
+    ops_of_records,
+)
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
@@ -183,17 +190,24 @@ def check_window(
         op_cursor = op_begin if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, half_begin, started.get(HALF_TOPIC))
         op_slots = checked_slots(ops, op_cursor, op_begin, started.get(OP_TOPIC))
+        # Numbers below the half cursor never count; the cursor moves back only from after the queue's end.
+        least = half_cursor if half_cursor <= half_slots.end else 0
+        reads = {OP_TOPIC: _Records(OP_TOPIC, queue_id, op_slots)}
+        op_findings: list[Finding] = []
+        stored_ops = ops_of_records(
+            reads[OP_TOPIC].read(store, op_findings), rules, op_slots.begin, op_slots.end, least
+        )
+        if least and begins_again(stored_ops, half_begin, half_slots.end, rules):
+            half_slots = checked_slots(halves, half_begin, half_begin, started.get(HALF_TOPIC))
+            reads[OP_TOPIC] = _Records(OP_TOPIC, queue_id, op_slots)
+            stored_ops = ops_of_records(reads[OP_TOPIC].read(store, []), rules, op_slots.begin, op_slots.end, 0)
         slots_by_topic = {HALF_TOPIC: half_slots, OP_TOPIC: op_slots}
-        reads = {topic: _Records(topic, queue_id, slots) for topic, slots in slots_by_topic.items()}
+        reads[HALF_TOPIC] = _Records(HALF_TOPIC, queue_id, half_slots)
         reads[HALF_TOPIC].kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
         stored_halves = halves_of_records(
             reads[HALF_TOPIC].read(store, findings), rules, half_slots.begin, half_slots.end
         )
-        # Numbers below the half cursor never count; the cursor moves back only from after the queue's end.
-        least = half_cursor if half_cursor <= half_slots.end else 0
-        stored_ops = ops_of_records(
-            reads[OP_TOPIC].read(store, findings), rules, op_slots.begin, op_slots.end, least
-        )
+        findings += op_findings
         logs = {
             topic: _log_places(store, slots, reads[topic].own_numbers, started.get(topic))
             for topic, slots in slots_by_topic.items()
@@ -235,6 +249,15 @@ def check_window(
             or any(read.hides(slots_by_topic[topic].end) for read in found.values())
         ),
     )
+
+
+def begins_again(ops: StoredOps, begin: int, end: int, rules: CheckRules) -> bool:
+    """Whether the check may pass the end of its half queue, and begins there again: an op message has the next number.
+
+    A power loss, or a lost end of the queue, leaves such op messages.
+    """
+    settled = (number for op in ops.ops if op is not None for number in op.numbers)
+    return begin == 0 and rules.overflow_to_begin and any(number >= end for number in settled)
 
 
 def _started(

@@ -318,6 +318,7 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
         are_ops_plain
         and state.undispatched is None
         and state.half_cursor <= state.half_end  # a cursor beyond the end is corrected first
+        and halves.begin >= state.half_cursor  # else op messages behind the end may move it back to the begin
         and state.op_begin <= state.op_cursor <= state.op_end  # a pull elsewhere corrects the cursor and gives no op
         and bool(((halves.rows >= 0) | np.isin(slots, list(state.left_out))).all())
         and not state.reads

@@ -6,14 +6,14 @@ do not join, or the log ends before a known record. Then no derived file is used
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.commit_log import last_with_data, scan_segments
 from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
@@ -157,20 +157,36 @@ def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:
             raise Untrusted(f"slot {number - 1} of the queue of {queue.topic} does not point to its record")
 
 
-def require_queued(facts: StoreFacts) -> None:
-    """Require, after a clean stop, that no half or op message lies behind what all queues reach.
+def require_queued(facts: StoreFacts, queues: Sequence[Queue]) -> None:
+    """Require, after a clean stop, that no half or op message lies behind what all queues reach, or behind its queue.
 
     The slots at the end of a queue may be lost with its file. Releases that dispatch what follows the queues add them
-    again at their start, and the check reads them.
+    again at their start, and the check reads them; behind the end of another queue they stay lost.
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     store = facts.store
     if store.is_remote:  # its queues are many requests, and it is a copy
         return
+    for queue in queues:
+        for place in queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist():
+            _require_slots_behind(store, queue, place)
     reach = max(queue_reach(store).end, store.log_begin_offset)
     for block in sound_blocks(facts, reach, reach + _BEHIND_QUEUES_BYTES_MAX):
         if (block.topic_is(HALF_TOPIC) | block.topic_is(OP_TOPIC)).any():
             raise Untrusted(f"the queues end at commit-log offset {reach}, and half or op messages follow")
+
+
+def _require_slots_behind(store: Store, queue: Queue, place: int) -> None:
+    """Require that no record of a queue without a slot follows closely behind its last slot.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    for block in scan_segments(store, [], [], from_offset=place, with_fillers=True):
+        mine = block.topic_is(queue.topic) & (block.header("queue_id") == queue.queue_id)
+        if (mine & (block.header("queue_offset") >= queue.max_offset)).any():
+            raise Untrusted(f"the queue of {queue.topic} ends at {queue.max_offset}, and its messages go on in the log")
+        if len(block) and block.commit_log_offsets[-1] > place + _BEHIND_QUEUES_BYTES_MAX:
+            break
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:

@@ -109,7 +109,7 @@ class DerivedFiles:
                 # none after a clean stop (the broker removes `abort` only then).
                 self._scan_into(self._tail_begin(), None)
             else:
-                require_queued(self._facts)
+                require_queued(self._facts, (self._half_queue, self._op_queue))
             self._stack = stack.pop_all()
         return self
 

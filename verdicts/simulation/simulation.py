@@ -13,6 +13,7 @@ from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.half_queue_check import play_rounds
 from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
+from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
@@ -172,11 +173,14 @@ def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Ou
 
     Playing ends when every copy has its end, and after rounds that end with an exception, which repeat themselves.
     """
-    outcomes = _open_halves(simulated)
+    outcomes, passed = _open_halves(simulated)
     left, aborted = len(outcomes), 0
     for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
         for step in played.steps:
             row = _row_of(played, step)
+            if row in passed:
+                outcomes[row] = passed.pop(row)
+                left += 1
             if row is None or row not in outcomes:
                 continue
             outcome = outcomes[row]
@@ -202,12 +206,17 @@ def _pass_before(outcomes: Iterable[Outcome], half_cursor: int, number: int, tim
     return len(passed)
 
 
-def _open_halves(simulated: Simulated) -> dict[int, Outcome]:
+def _open_halves(simulated: Simulated) -> tuple[dict[int, Outcome], dict[int, Outcome]]:
+    """Return the half copies from the cursor on, and those before it that a check may read once more."""
     state = simulated.window.state
+    assert isinstance(state.halves, StoredHalves)
     begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
-    copies = (state.copy_at(place) for place in range(begin, state.half_end))
-    places = zip(range(begin, state.half_end), copies, strict=True)
-    return {half.row: Outcome(place, half.checks_count) for place, half in places if half is not None}
+    found: tuple[dict[int, Outcome], dict[int, Outcome]] = {}, {}
+    for place in range(state.halves.begin, state.half_end):
+        half = state.copy_at(place)
+        if half is not None:
+            found[place < begin][half.row] = Outcome(place, half.checks_count)
+    return found
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:
