@@ -288,7 +288,7 @@ def _key(transaction_id: str, store: int | None) -> tuple[str, int | None]:
     return transaction_id, store
 
 
-#: Columns of PROVED that tell where: store, file, position, length.
+#: Columns of PROVED of a place: store, file, position, length.
 _PLACE_COLUMNS = 4
 
 
@@ -296,7 +296,7 @@ def _row(
     result: Result, transaction_id: str | None, what: str, *place: object, expected: object = None,
     actual: object = None,
 ) -> Row:  # fmt: skip
-    """Return one row. `place`: store, file, position and length, as many of them as are known."""
+    """Return one row. `place`: the known ones of store, file, position and length, in this order."""
     unknown = [None] * (_PLACE_COLUMNS - len(place))
     values = (result, transaction_id, what, *place, *unknown, _text(expected), _text(actual))
     return dict(zip(PROVED.names, values, strict=True))
