@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 #: The state of a folder; readers of tables skip names with this beginning.
 STATE_DIRECTORY = "_rmqtx"
@@ -39,7 +41,8 @@ def half_written(
 
     `names`: the files that manifests name, relative to the folder. `before_ns`: of an object store, only older ones.
     """
-    for path in _files_on_disk(top) if isinstance(system, fs.LocalFileSystem) else _objects(system, top, before_ns):
+    is_local = system.type_name == "local"
+    for path in _files_on_disk(top) if is_local else _objects(system, top, before_ns):
         name = path.removeprefix(f"{top}/")
         *directories, file = name.split("/")
         final = "/".join([*directories, file.removeprefix(".")])  # hidden while it is written
@@ -53,7 +56,9 @@ def _files_on_disk(top: str) -> Iterator[str]:
 
 
 def _objects(system: fs.FileSystem, top: str, before_ns: int | None) -> Iterator[str]:
-    for info in system.get_file_info(fs.FileSelector(top, allow_not_found=True, recursive=True)):
+    from pyarrow.fs import FileSelector  # a journal imports this module, and opens no other file system
+
+    for info in system.get_file_info(FileSelector(top, allow_not_found=True, recursive=True)):
         if info.is_file and (before_ns is None or info.mtime_ns < before_ns):
             yield info.path
 
