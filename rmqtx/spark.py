@@ -6,6 +6,12 @@
         found.transactions.where("state = 'LOST'").select("store", "transaction_id").show()
         found.write("s3://evidence/verdicts/2026-01-31", partition_by=["day", "state"])
 
+`rmqtx.spark.open` takes and gives the words of `rmqtx.open`; its rows have a DataFrame:
+
+    with rmqtx.spark.open("s3://evidence/*/store") as stores:
+        causes = stores.diagnose()
+        stores.audit().frame().where("state = 'LOST'").show()
+
 The functions use the session of the process, or start one as `SparkSession.builder.getOrCreate()` does, and send rmqtx
 to the workers of a cluster. Their rows are those of the commands with the same names.
 """
@@ -14,23 +20,33 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from rmqtx.api.opening import StoreSettings, given_settings
+from rmqtx.api.results import Rows
+from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine
+from rmqtx.api.stores import Stores
+from rmqtx.readers.jobs.job_runner import ScanJob
 from rmqtx.readers.jobs.search import Search
 from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.data_source import RmqtxDataSource
 from rmqtx.spark_tasks.jobs import reconcile as reconcile_job
+from rmqtx.spark_tasks.jobs.audit import audit as audit_on_spark
 from rmqtx.spark_tasks.jobs.audit import transactions, unread_in
 from rmqtx.spark_tasks.jobs.scan import run_job, spark_reader
 from rmqtx.spark_tasks.jobs.verdict_folder import write_into
-from rmqtx.spark_tasks.session.errors import translated
+from rmqtx.spark_tasks.session.errors import translated, translated_batches
 from rmqtx.spark_tasks.session.packages import send_packages
 from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import results
@@ -44,13 +60,21 @@ from rmqtx.verdicts.growing.verdict_rows import VERDICTS
 from rmqtx.verdicts.ledger.join import Condition, LedgerTerms
 from rmqtx.verdicts.ledger.matching import Match
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx.verdicts.verify.verify import DEFAULT, Verify
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audit", "Grown", "audit", "audit_into", "reconcile", "search", "tables", "verdicts", "verify"]
+__all__ = [
+    "Audit", "Frames", "Grown", "SparkStores", "audit", "audit_into", "open", "reconcile", "search", "tables",
+    "verdicts", "verify",
+]  # fmt: skip
+
+_Row = TypeVar("_Row")
+_Reading = TypeVar("_Reading", bound=Reading)
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -238,6 +262,160 @@ def tables(
     spark.dataSource.register(RmqtxDataSource)
     given = {"paths": _json(paths), "timestamps": str(timestamps).lower(), **options}
     return {name: spark.read.format("rmqtx").options(table=name, **given).load() for name in ALL_TABLES}
+
+
+class Frames(Rows[_Row]):
+    """The rows of one question, as `rmqtx.Rows`, and as a DataFrame."""
+
+    @classmethod
+    def of(cls, rows: Rows[_Row], spark: SparkSession, frame: Callable[[], DataFrame] | None = None) -> Self:
+        """Return rows with their DataFrame; without `frame` the rows pass through the driver."""
+        made = cls(rows._kind, rows.schema, rows._begin)
+        made._spark, made._frame = spark, frame
+        return made
+
+    _spark: SparkSession
+    _frame: Callable[[], DataFrame] | None
+
+    def frame(self) -> DataFrame:
+        """Return a DataFrame with the columns of the table.
+
+        Executors read audits, records, halves, ops and traces; what else is asked passes through the driver.
+        """
+        if self._frame is not None:
+            return self._frame()
+        return self._spark.createDataFrame(self.to_arrow(), spark_schema(self.schema))
+
+
+class SparkStores(Stores):
+    """Stores as those of `rmqtx.open`; executors read whole logs. Made by `rmqtx.spark.open`.
+
+    Use it in a `with` block, which releases what Spark keeps for frames of audits. Iterating, `to_arrow`, `findings`
+    and `status` bring the rows to the driver, `frame` does not. The driver itself looks up single transactions, and
+    iterates `records`, `halves`, `ops` and `trace`.
+    """
+
+    def __init__(self, spark: SparkSession, paths: Sequence[str | PathLike[str]], settings: StoreSettings) -> None:
+        self._spark, self._kept = spark, ExitStack()
+        super().__init__(paths, settings)
+
+    def pending(self, *, at: str | None = None, scan: bool = False) -> Frames[Transaction]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().pending(at=at, scan=scan), self._spark)
+
+    def audit(
+        self, *, at: str | None = None, processes: int | None = None, columns: Sequence[str] | None = None
+    ) -> Frames[Transaction]:
+        """See `rmqtx.Stores`. `processes`: without effect. `frame` scans the logs when it is called."""
+        rows = super().audit(at=at, processes=processes, columns=columns)
+
+        def frame() -> DataFrame:
+            with translated():
+                judged = transactions(
+                    self._spark, *self._open(), at_ms=None if at is None else parse_time_ms(at)
+                )
+            self._kept.callback(judged.release)
+            return judged.frame.select(*rows.schema.names)
+
+        return Frames.of(rows, self._spark, frame)
+
+    def show(self, identity: str, *, at: str | None = None, scan: bool = False) -> Frames[Transaction]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().show(identity, at=at, scan=scan), self._spark)
+
+    def lookup(self, ids: Iterable[str]) -> Frames[Transaction]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().lookup(ids), self._spark)
+
+    def records(
+        self, *, body: bool = False, from_offset: int | None = None, to_offset: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Frames[Record]:
+        """See `rmqtx.Stores`."""
+        rows = super().records(body=body, from_offset=from_offset, to_offset=to_offset, columns=columns)
+        bounds = {"from": from_offset, "to": to_offset}
+        given = {name: str(value) for name, value in bounds.items() if value is not None}
+        return self._of_source("records", rows, body="raw" if body else "none", **given)
+
+    def halves(self) -> Frames[Half]:
+        """See `rmqtx.Stores`."""
+        return self._of_source("halves", super().halves())
+
+    def ops(self) -> Frames[Op]:
+        """See `rmqtx.Stores`."""
+        return self._of_source("ops", super().ops())
+
+    def trace(self) -> Frames[TraceLine]:
+        """See `rmqtx.Stores`."""
+        topic = self._settings.trace_topic
+        return self._of_source("traces", super().trace(), **({} if topic is None else {"trace_topic": topic}))
+
+    def verify(self, *, level: str = DEFAULT) -> Frames[Finding]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().verify(level=level), self._spark)
+
+    def diagnose(self) -> Frames[Diagnosis]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().diagnose(), self._spark)
+
+    def simulate(
+        self, table: str = "checks", *, rounds: int | None = None, at: str | None = None,
+        changes: Mapping[str, str] | None = None,
+    ) -> Frames[SimulatedCheck]:
+        """See `rmqtx.Stores`."""
+        return Frames.of(super().simulate(table, rounds=rounds, at=at, changes=changes), self._spark)
+
+    def release(self) -> None:
+        """Release what Spark keeps; frames of audits cannot be read afterwards."""
+        self._kept.close()
+
+    def _judged(
+        self, columns: Collection[str], *, at_ms: int | None = None, processes: int | None = None  # noqa: ARG002
+    ) -> VerdictReading:
+        measures = [name for name in MEASURES.names if name in columns]
+        return self._read(audit_on_spark(self._spark, *self._open(), at_ms=at_ms, measures=measures))
+
+    def _run_job(self, job: ScanJob, stores: list[Store]) -> Reading:
+        return self._read(run_job(self._spark, job, stores))
+
+    def _read(self, reading: _Reading) -> _Reading:
+        """The same reading, with translated errors; `release` ends it, if it was not read to its end."""
+        reading.batches = given = translated_batches(reading.batches)
+        self._kept.callback(given.close)
+        return reading
+
+    def _of_source(self, table: str, rows: Rows[_Row], **options: str) -> Frames[_Row]:
+        """Rows with a frame of the data source."""
+        logs = ",".join(self._settings.commit_log)
+        given = {"paths": _json(self._paths), **options, **({"commitlog": logs} if logs else {})}
+
+        def frame() -> DataFrame:
+            self._spark.dataSource.register(RmqtxDataSource)
+            found = self._spark.read.format("rmqtx").options(table=table, **given).load()
+            return found.select(*rows.schema.names)
+
+        return Frames.of(rows, self._spark, frame)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def open(  # noqa: A001 -- rmqtx.spark.open, as rmqtx.open
+    *paths: str | PathLike[str], broker_conf: str | PathLike[str] | None = None, broker_version: str | None = None,
+    commit_log: Sequence[str | PathLike[str]] = (), trace_topic: str | None = None, spark: SparkSession | None = None,
+) -> SparkStores:
+    """Open stores as `rmqtx.open` does, for the executors of a session.
+
+    Raises: NotAStore, UnreadableFile, BadRequest; SparkUnavailable if Spark fails.
+    """
+    if not paths:
+        raise BadRequest("a store is missing", advice="rmqtx.spark.open('/path/of/store')")
+    return SparkStores(_session(spark), paths, given_settings(broker_conf, broker_version, commit_log, trace_topic))
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

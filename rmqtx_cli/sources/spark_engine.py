@@ -11,7 +11,7 @@ from rmqtx.spark_tasks.jobs.audit import audit
 from rmqtx.spark_tasks.jobs.ledger import read_transaction_table
 from rmqtx.spark_tasks.jobs.scan import run_job, spark_reader
 from rmqtx.spark_tasks.jobs.verdict_folder import audit_into
-from rmqtx.spark_tasks.session.errors import translated
+from rmqtx.spark_tasks.session.errors import translated, translated_batches
 from rmqtx.spark_tasks.session.tasks import results, sizes_for
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.options.engine import EngineOptions
@@ -46,7 +46,7 @@ class SparkEngine:
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, with errors of tasks translated; `close` ends them before the session."""
-        given = _translated_batches(batches)
+        given = translated_batches(batches)
         self._given.append(given)
         return given
 
@@ -135,8 +135,3 @@ class SparkEngine:
         """See `StoreEngine`."""
         with translated():
             return results(self.spark, function, tasks)
-
-
-def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    with translated():
-        yield from batches

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rmqtx.readers.model.errors
 from rmqtx.readers.model.errors import RmqtxError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: The begin of the line in the traceback from which an error is restored.
 MARK = "rmqtx-error: "
@@ -91,6 +94,12 @@ def translated() -> Iterator[None]:
         if not _is_of_spark(error):
             raise
         raise (_lost() if isinstance(error, ConnectionError | EOFError) else error_of(str(error))) from error
+
+
+def translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """In the driver: yield the same batches; see `translated`."""
+    with translated():
+        yield from batches
 
 
 def error_of(text: str) -> Exception:
