@@ -215,6 +215,11 @@ FOUND: dict[str, list[Step]] = {
     "filler-as-first-op-killed": [
         _half(0), _end(0, "commit"), {"do": "end by kill"}, _damage("fillers in the op queue", 0.858),
     ],
+    # The last op slot is a filler: 4.3.0 and 4.4.0 give the op message with number 0 a second slot after a kill.
+    "filler-as-last-op-killed": [
+        *(_half(number) for number in range(4)), *(_end(number, "rollback") for number in range(3)),
+        {"do": "end by kill"}, _damage("fillers in the op queue", 0.7),
+    ],
     # Before 4.6.0 a compressed copy ends each round with an exception, and its op messages are read once only.
     "compressed-ends-rounds": [
         _half(1, 900), _half(2, 900), {**_half(9), "is_compressed": True}, _wait(600_000), _CHECK, _end(2, "rollback"),

@@ -292,10 +292,11 @@ def cut_added(fate: QueueFate, end_offset: int, rules: RecoveryRules) -> None:
 
 
 def _first_again(fate: QueueFate, log: SegmentedLog, end_offset: int) -> Int64s:
-    """The record with number 0 that has its slot, if the offset in its header is damaged, and that which has a filler
-    instead: offset, length, number. A broker compares the number of any other record with the end of the queue.
+    """The record with number 0 that has its slot, if the offset in its header is damaged or the queue ends with a
+    filler, and that which has a filler instead: offset, length, number.
 
-    With the right offset it ends before the place that the queue reaches, and is passed.
+    A broker compares the number of any other record with the end of the queue. With the right offset this one ends
+    before the place that the queue reaches, and is passed; a filler at the end of a queue reaches none before 4.5.0.
     """
     files, records = fate.facts.files, fate.facts.records
     if not fate.segments or fate.cut_end <= 0 or files.first:
@@ -304,9 +305,13 @@ def _first_again(fate: QueueFate, log: SegmentedLog, end_offset: int) -> Int64s:
     if len(slots) and are_filler(slots)[0]:
         rows = (records.numbers == 0) & (records.offsets < end_offset)
         return np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
-    if not has_misplaced_first(files, log, end_offset):
+    last = files.read(fate.cut_end - 1, fate.cut_end)
+    if not (len(last) and are_filler(last)[0]) and not has_misplaced_first(files, log, end_offset):
         return np.empty((0, 3), np.int64)
-    return np.array([[int(slots[0]["commit_log_offset"]), int(slots[0]["record_length_bytes"]), 0]], np.int64)
+    place = int(slots[0]["commit_log_offset"]) if len(slots) else end_offset
+    if place >= end_offset or slots["record_length_bytes"][0] <= 0:
+        return np.empty((0, 3), np.int64)
+    return np.array([[place, int(slots[0]["record_length_bytes"]), 0]], np.int64)
 
 
 def has_misplaced_first(files: SlotFiles, log: SegmentedLog, end_offset: int) -> bool:
