@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
 from rmqtx.readers.model.errors import BadRequest, SourceError, UnwritableFile
@@ -227,7 +226,9 @@ def _read_range(path: Path) -> Range:
 
 def _remove_half_done(directory: Path, names: set[str]) -> None:
     """Remove files without a manifest, and what a killed run left in the state directory."""
-    for path in half_written(fs.LocalFileSystem(), str(directory), names):
+    from pyarrow.fs import LocalFileSystem  # `explain` imports this module for the columns of an export
+
+    for path in half_written(LocalFileSystem(), str(directory), names):
         Path(path).unlink()
     for leftover in (directory / STATE_DIRECTORY).rglob(f".*{TEMPORARY_SUFFIX}"):
         leftover.unlink()
