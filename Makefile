@@ -239,6 +239,8 @@ dist: ## build sdist, wheel with its bill of materials, locks and wheels for hos
 candidate: ## make and check a release candidate VERSION (1.0.0rc1) from a clean clone: dist/candidate/; nothing is published
 	@rm -rf dist/candidate && $(PYTHON) deploy/release/candidate.py $${VERSION:-1.0.0rc1} dist/candidate
 
+include deploy/release/packages.mk
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,7 +3,7 @@
 
     python3 deploy/release/build.py DIRECTORY [--once] [--wheelhouse]
 
-DIRECTORY gets the sdist, the wheel with its bill of materials (CycloneDX), the locks of core, exporter and spark
+DIRECTORY gets the sdist, the wheel with its bill of materials (CycloneDX), the locks of core, exporter, host and spark
 (pylock.toml, resolved as of the time of the commit), with --wheelhouse an archive of wheels for hosts without a
 network, and SHA256SUMS. Each file depends on the commit alone: the time in archives is that of the commit, and younger
 packages are ignored.
@@ -32,9 +32,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("build>=1.2", "twine>=6", "uv>=0.9", "cyclonedx-bom>=7")
-EXTRAS = {"core": (), "exporter": ("exporter",), "spark": ("spark",)}
+HOST_EXTRAS = ("exporter", "rocksdb")
+"""What the wheelhouse, the one file, the packages and the image bring."""
+EXTRAS = {"core": (), "exporter": ("exporter",), "host": HOST_EXTRAS, "spark": ("spark",)}
 """Each lock, and the extras it resolves; core is what `pip install rmqtx` brings."""
-WHEELHOUSE_EXTRAS = ("exporter", "rocksdb")
 OLDEST_PYTHON = "3.11"
 WHEEL_TAGS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 """Wheels that run with glibc 2.28 and later: numpy, pyarrow and rocksdict have none for older systems."""
@@ -52,10 +53,10 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
 class Tools:
     """The tools of the build, in an environment of their own that is made once."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *names: str) -> None:
         venv.create(directory, with_pip=True, clear=True)
         self._bin = directory / "bin"
-        run(self._bin / "pip", "install", "--quiet", *TOOLS)
+        run(self._bin / "pip", "install", "--quiet", *(names or TOOLS))
 
     def __call__(self, name: str, *arguments: str | Path, cwd: Path = ROOT, **environment: str) -> str:
         """Return what a tool printed."""
@@ -161,7 +162,7 @@ def build(tools: Tools, source: Path, target: Path, epoch: int, *, with_wheelhou
         wheel = next(target.glob("*.whl"))
         for name, extras in EXTRAS.items():
             lock(tools, name, extras, epoch, target, "pylock.toml")
-        requirements = lock(tools, "host", WHEELHOUSE_EXTRAS, epoch, target, "requirements.txt")
+        requirements = lock(tools, "host", HOST_EXTRAS, epoch, target, "requirements.txt")
         content = bill(tools, wheel, requirements, epoch, Path(scratch))
         (target / "rmqtx.cdx.json").write_bytes(content)
         with_file(wheel, "sboms/rmqtx.cdx.json", content)

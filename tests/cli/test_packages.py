@@ -1,0 +1,125 @@
+"""What packages of a release are made of, without building one: the root, lists of files, the start of the one file."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import typer
+
+from rmqtx_cli.main import app
+from tests.cli.test_deployed import DEPLOY, ROOT
+
+RELEASE = DEPLOY / "release"
+UNITS = "usr/lib/systemd/system"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a package, with a stand-in for Python and all packages."""
+    directory = tmp_path_factory.mktemp("package")
+    start = directory / "tree" / "bin" / "rmqtx"
+    start.parent.mkdir(parents=True)
+    start.write_text("#!/bin/sh\necho $_RMQTX_COMPLETE\n")
+    start.chmod(0o755)
+    subprocess.run(
+        [RELEASE / "root.sh", directory / "tree", directory / "root", UNITS], check=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+    )  # fmt: skip
+    return directory / "root"
+
+
+def test_units_run_commands_of_the_program_with_the_configuration_of_the_package(root: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    services = sorted((root / UNITS).glob("*.service"))
+    assert [one.name for one in services] == ["rmqtx-check.service", "rmqtx-exporter.service"]
+    for file in services:
+        text = file.read_text("utf-8")
+        [line] = re.findall(r"^ExecStart=(.*)", text, re.MULTILINE)
+        program, name, *words = shlex.split(line)
+        assert (program, "/data/" in line) == ("/usr/bin/rmqtx", False)
+        commands[name].make_context("rmqtx", words)
+        assert "\nEnvironment=RMQTX_CONFIG=/etc/rmqtx/config.toml\n" in text
+
+
+def test_each_path_of_the_lists_is_there(root: Path) -> None:
+    listed = (RELEASE / "deb" / "conffiles").read_text("utf-8").split()
+    spec = (RELEASE / "rpm" / "rmqtx.spec").read_text("utf-8")
+    listed += re.findall(r"^(?:%\w+(?:\(\w+\))? )?(/\S+)$", spec.split("%files")[1], re.MULTILINE)
+    assert len(listed) > 8
+    for path in listed:
+        assert list(root.glob(path[1:])), path
+    kept = {file.name.removesuffix(".gz") for file in (root / "usr/share/man").rglob("*.gz")}
+    assert kept == {file.name for file in (ROOT / "man").iterdir()}
+
+
+def test_everything_has_the_time_of_the_commit(root: Path) -> None:
+    assert {file.lstat().st_mtime for file in root.rglob("*")} <= {1700000000}
+
+
+def one_file(directory: Path, payload: bytes) -> Path:
+    """The one file with a payload, as the makefile puts both together."""
+    head = (RELEASE / "onefile.sh").read_text("utf-8")
+    head = head.replace("@SUM@", "one").replace("@LINES@", str(head.count("\n") + 1))
+    file = directory / "rmqtx"
+    file.write_bytes(head.encode() + payload)
+    file.chmod(0o755)
+    return file
+
+
+def payload() -> bytes:
+    """A tree in which a script stands for Python."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("bin/python3")
+        script = b'#!/bin/sh\necho "$2"; shift 2; echo "$@"; exit 7\n'
+        member.size, member.mode = len(script), 0o755
+        archive.addfile(member, io.BytesIO(script))
+    return packed.getvalue()
+
+
+def started(file: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What the one file printed."""
+    return subprocess.run(
+        [file, "a b", "c"], env={"PATH": os.defpath, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_one_file_unpacks_once_and_passes_words_and_status(tmp_path: Path) -> None:
+    file = one_file(tmp_path, payload())
+    for _ in range(2):
+        done = started(file, HOME=str(tmp_path))
+        assert (done.returncode, done.stderr) == (7, "")
+        assert done.stdout == f"{tmp_path}/.cache/rmqtx-onefile/one/bin/rmqtx\na b c\n"
+        (tmp_path / ".cache/rmqtx-onefile").chmod(0o500)  # a second unpacking would fail
+    assert [one.name for one in (tmp_path / ".cache/rmqtx-onefile").iterdir()] == ["one"]
+    (tmp_path / ".cache/rmqtx-onefile").chmod(0o700)
+
+
+def test_a_cut_one_file_starts_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    done = started(one_file(tmp_path, payload()[:-30]), RMQTX_UNPACKED=str(tmp_path / "to"))
+    assert done.returncode == 10
+    assert "could not unpack" in done.stderr
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_the_one_file_needs_a_place(tmp_path: Path) -> None:
+    done = started(one_file(tmp_path, payload()))
+    assert done.returncode == 2
+    assert "RMQTX_UNPACKED" in done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_the_one_file_runs_nothing_of_another_user(tmp_path: Path) -> None:
+    file = one_file(tmp_path, payload())
+    started(file, HOME=str(tmp_path))
+    os.chown(tmp_path / ".cache/rmqtx-onefile/one", 1, 1)
+    done = started(file, HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (10, "")
+    assert "belongs to another user" in done.stderr
