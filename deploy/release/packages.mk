@@ -12,7 +12,7 @@ SAME_TAR = tar --format=gnu --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 -
 SUMS = cd dist && sha256sum $$(find * -prune -type f ! -name SHA256SUMS | sort) > SHA256SUMS && ls -l $(notdir $@)
 
 $(RELEASE)/tree.done: $(HEAD) $(FROM)/tree.py $(FROM)/build.py
-	@test dist/SHA256SUMS -nt $(HEAD) || $(MAKE) --no-print-directory dist
+	@test dist/pylock.host.toml -nt $(HEAD) || $(MAKE) --no-print-directory dist
 	@mkdir -p $(RELEASE)
 	@$(PYTHON) $(FROM)/tree.py dist $(TREE)
 	@touch $@
@@ -29,7 +29,7 @@ $(ONEFILE): $(RELEASE)/tree.done $(FROM)/onefile.sh
 
 DEB := dist/rmqtx_$(PACKAGE_VERSION)_amd64.deb
 .PHONY: deb
-deb: $(DEB) ## a Debian package (dpkg-deb); prints what lintian finds, where it is installed
+deb: $(DEB) ## a Debian package (dpkg-deb), checked by lintian where it is installed
 $(DEB): $(RELEASE)/tree.done $(FROM)/root.sh $(FROM)/config.toml $(wildcard $(FROM)/deb/* deploy/systemd/*)
 	@$(FROM)/root.sh $(TREE) $(RELEASE)/deb lib/systemd/system
 	@mkdir -p $(RELEASE)/deb/DEBIAN $(RELEASE)/deb/usr/share/doc/rmqtx $(RELEASE)/deb/usr/share/lintian/overrides
@@ -43,19 +43,19 @@ $(DEB): $(RELEASE)/tree.done $(FROM)/root.sh $(FROM)/config.toml $(wildcard $(FR
 	@install -m 755 $(FROM)/deb/postinst $(FROM)/deb/prerm $(FROM)/deb/postrm $(RELEASE)/deb/DEBIAN/
 	@cd $(RELEASE)/deb && find usr etc lib -type f -print0 | sort -z | xargs -0 md5sum > DEBIAN/md5sums
 	@dpkg-deb --root-owner-group -Zxz -z2 --build $(RELEASE)/deb $@ > /dev/null
-	@! command -v lintian > /dev/null || lintian --fail-on none $@
+	@! command -v lintian > /dev/null || lintian --fail-on error,warning $@
 	@$(SUMS)
 
 RPM := dist/rmqtx-$(PACKAGE_VERSION)-1.x86_64.rpm
 .PHONY: rpm
-rpm: $(RPM) ## an RPM (rpmbuild); prints what rpmlint finds, where it is installed
+rpm: $(RPM) ## an RPM (rpmbuild), checked by rpmlint where it is installed
 $(RPM): $(RELEASE)/tree.done $(FROM)/root.sh $(FROM)/config.toml $(wildcard $(FROM)/rpm/* deploy/systemd/*)
 	@$(FROM)/root.sh $(TREE) $(RELEASE)/rpm usr/lib/systemd/system
 	@rpmbuild -bb --quiet --define "_topdir $(abspath $(RELEASE))/rpmbuild" --define "_rpmdir $(abspath $(RELEASE))" \
 		--define "_rpmfilename $(notdir $@)" --define "version_ $(PACKAGE_VERSION)" --define "staged $(abspath $(RELEASE))/rpm" \
 		--target x86_64 $(FROM)/rpm/rmqtx.spec
 	@mv $(RELEASE)/$(notdir $@) $@
-	-@! command -v rpmlint > /dev/null || rpmlint --config $(FROM)/rpm/rpmlint.toml $@
+	@! command -v rpmlint > /dev/null || rpmlint --config $(FROM)/rpm/rpmlint.toml $@
 	@$(SUMS)
 
 # BASE is an image by its digest, NAME@sha256:...; without it a root of Debian is made (mmdebstrap).
