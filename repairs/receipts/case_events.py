@@ -13,6 +13,7 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.audit.logged_events import Event
 from rmqtx.verdicts.audit.timeline import TimelineSource, timeline
 
 #: The columns of TRANSACTIONS that events are made of.
@@ -44,7 +45,7 @@ _Row = dict[str, Any]
 
 def case_events(
     rows: Sequence[Mapping[str, Any]], places: Sequence[TimelineSource],
-    logged: Sequence[Sequence[_Row] | None], receipts: Iterable[Receipt],
+    logged: Sequence[Sequence[Event] | None], receipts: Iterable[Receipt],
 ) -> pa.Table:
     """Return the events of some transactions: rows of TRANSACTIONS, each with the lines of logs about it.
 
@@ -66,9 +67,9 @@ def case_events(
 
 
 def _of_transaction(
-    row: Mapping[str, Any], places: Sequence[TimelineSource], lines: Sequence[_Row] | None
+    row: Mapping[str, Any], places: Sequence[TimelineSource], lines: Sequence[Event] | None
 ) -> Iterator[_Row]:
-    for one in timeline(dict(row), places, [] if lines is None else lines).to_pylist():
+    for one in timeline(row, places, [] if lines is None else lines).to_pylist():
         if one["time_ms"] is None:
             continue
         event, detail = one["event"], one["detail"]

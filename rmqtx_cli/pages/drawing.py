@@ -28,7 +28,7 @@ from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-
+    from rmqtx.verdicts.audit.logged_events import Event
     from rmqtx.verdicts.model.predicted import Prediction
 
 Transaction = dict[str, Any]
@@ -54,7 +54,7 @@ _TABLES = PageForm()
 
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
-    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
+    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[Event] | None = None,
     form: PageForm = _TABLES,
 ) -> None:
     """Write the page.
@@ -83,7 +83,7 @@ def draw(
 
 def _plain_lines(
     transaction: Transaction, places: Sequence[TimelineSource], deadline: Deadline | None, now_ms: int,
-    causes: Sequence[Mapping[str, Any]], logged: Sequence[dict[str, Any]] | None,
+    causes: Sequence[Mapping[str, Any]], logged: Sequence[Event] | None,
 ) -> Iterator[str]:
     """The page in lines that a screen reader reads one after the other."""
     yield f"transaction {transaction['transaction_id']}, state {transaction['state']}"
@@ -104,7 +104,7 @@ def _plain_lines(
 def with_events(
     transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
     predicted: Mapping[str, Prediction], causes: Sequence[Sequence[Mapping[str, Any]]],
-    logged: Sequence[Sequence[dict[str, Any]] | None],
+    logged: Sequence[Sequence[Event] | None],
 ) -> pa.Table:
     """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups),
     `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes` (with

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqtx.readers.broker_logs.log_lines import LogReading, reading_of
 from rmqtx.readers.broker_logs.log_times import parsed_zone
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.verdicts.audit.logged_events import LoggedEvents
+from rmqtx.verdicts.audit.logged_events import Event, LoggedEvents
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.model.group_habits import Habits
@@ -69,7 +69,7 @@ class BrokerLogs:
             yield from judging.with_causes(rows).to_batches()
         reading.habits = habits
 
-    def events_of(self, number: int) -> list[dict[str, Any]] | None:
+    def events_of(self, number: int) -> list[Event] | None:
         """Return the events of a transaction, by its place among the given ones; None if no logs were read."""
         if not self.events:
             return None

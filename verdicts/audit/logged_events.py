@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from rmqtx.readers.traces.trace_lines import TraceKind
 from rmqtx.verdicts.model.state import State
@@ -20,6 +20,24 @@ _LINES_MAX = 10
 _CHECK_MS_MAX = 5_000
 _AFTER_MS = 60_000
 _RECORDS = ("half_copies", "op_marks", "final_records", "discard_copies")
+
+
+class Event(TypedDict, total=False):
+    """One event of a timeline: a row of TIMELINE, or of LOGGED_TIMELINE; what it does not name is null."""
+
+    time_ms: int | None
+    event: str
+    store: str
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    commit_log_offset: int | None
+    message_id: str
+    detail: str
+    log_kind: str
+    log_file: str
+    log_line: int
+    log_text: str
 
 
 @dataclass
@@ -93,7 +111,7 @@ class LoggedEvents:
                     self._kept[number][line.kind.word].add(line)
             yield line
 
-    def of(self, number: int) -> list[dict[str, Any]]:
+    def of(self, number: int) -> list[Event]:
         """Return the events of a transaction, by its place among the given ones."""
         found = []
         for kept in self._kept.get(number, {}).values():
@@ -122,7 +140,7 @@ def _times(transaction: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     return _Times(min(times, default=0), last, tuple(checks))
 
 
-def _event(line: LogLine, store: str, more: str = "") -> dict[str, Any]:
+def _event(line: LogLine, store: str, more: str = "") -> Event:
     exception = f": {line.exception}" if line.exception is not None else ""
     return {
         "time_ms": line.time_ms, "event": "broker log", "store": store, "commit_log_offset": line.log_offset,
@@ -131,14 +149,14 @@ def _event(line: LogLine, store: str, more: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def traced_events(rows: Sequence[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
+def traced_events(rows: Sequence[Mapping[str, Any]], topic: str) -> list[Event]:
     """Return an event for each decision and each answer to a check among rows of TRACES of a topic.
 
     A record that several copies of a log have counts once.
 
     Units: times of the producer's clock.
     """
-    events: dict[tuple[Any, ...], dict[str, Any]] = {}
+    events: dict[tuple[Any, ...], Event] = {}
     for row in rows:
         if row["kind"] != TraceKind.DECIDED:
             continue

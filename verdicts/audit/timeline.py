@@ -18,7 +18,7 @@ from rmqtx.readers.model.columns import integers
 from rmqtx.readers.model.identities import OFFSET_DIGITS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from rmqtx.verdicts.audit.logged_events import traced_events
+from rmqtx.verdicts.audit.logged_events import Event, traced_events
 from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
@@ -166,7 +166,7 @@ class StoreTimelineSource:
 
 
 def timeline(
-    transaction: dict[str, Any], places: Sequence[TimelineSource], logged: Sequence[dict[str, Any]] | None = None
+    transaction: Mapping[str, Any], places: Sequence[TimelineSource], logged: Sequence[Event] | None = None
 ) -> pa.Table:
     """Return the events of a transaction (a row of TRANSACTIONS as a dictionary), one row per event.
 
@@ -180,7 +180,7 @@ def timeline(
            `redelivered`.
     Order: time, then place in the log.
     """
-    events: list[dict[str, Any]] = []
+    events: list[Event] = []
     born, names = transaction["born_time_ms"], _record_names(transaction, places)
     if born is not None:
         events.append({"time_ms": born, "event": "born", "detail": f"producer clock{_sender(transaction, names)}"})
@@ -205,7 +205,7 @@ def timeline(
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
 
 
-def _redelivered(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> Iterator[dict[str, Any]]:
+def _redelivered(transaction: Mapping[str, Any], places: Sequence[TimelineSource]) -> Iterator[Event]:
     """Return the copies that rmqtx redeliver sent of a transaction, in any of the places, as events."""
     identity, topic = transaction["transaction_id"], transaction["topic"]
     if topic is None:
@@ -213,13 +213,13 @@ def _redelivered(transaction: dict[str, Any], places: Sequence[TimelineSource]) 
     for place in places:
         for copy in place.copies.of({identity: topic}).get(identity, []):
             made_from = copy.origin.partition(":")[0]
-            yield _event(
-                asdict(copy.record), "redelivered", topic,
-                f"rmqtx redeliver sent a copy of {made_from} to {topic} queue {copy.record.queue_id}",
-            ) | {"message_id": copy.message_id}
+            detail = f"rmqtx redeliver sent a copy of {made_from} to {topic} queue {copy.record.queue_id}"
+            event = _event(asdict(copy.record), "redelivered", topic, detail)
+            event["message_id"] = copy.message_id
+            yield event
 
 
-def _traced(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> list[dict[str, Any]]:
+def _traced(transaction: Mapping[str, Any], places: Sequence[TimelineSource]) -> list[Event]:
     """Return what producers wrote about a transaction into the message traces of any of the places, as events."""
     identity, copies = transaction["transaction_id"], transaction["half_copies"]
     roots = {copy["store"] for copy in copies}
@@ -237,7 +237,7 @@ def _with_originals(entries: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[st
     return zip(entries, originals(entries), strict=True)
 
 
-def _place(event: dict[str, Any]) -> tuple[bool, int, int]:
+def _place(event: Event) -> tuple[bool, int, int]:
     """Order by time; a line of a log, whose time has whole seconds, comes after the records of its second."""
     time_ms = event["time_ms"] or 0
     rest = 999 if "log_file" in event and time_ms % 1000 == 0 else 0
@@ -245,7 +245,7 @@ def _place(event: dict[str, Any]) -> tuple[bool, int, int]:
 
 
 def _record_names(
-    transaction: dict[str, Any], places: Sequence[TimelineSource]
+    transaction: Mapping[str, Any], places: Sequence[TimelineSource]
 ) -> dict[tuple[str, int], RecordName]:
     """Return the names of a transaction's records, by store and commit-log offset."""
     kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
@@ -259,7 +259,7 @@ def _record_names(
     }
 
 
-def _sender(transaction: dict[str, Any], names: dict[tuple[str, int], RecordName]) -> str:
+def _sender(transaction: Mapping[str, Any], names: dict[tuple[str, int], RecordName]) -> str:
     """Return the address that sent the message, and the producer's client id, by the first of its records."""
     for entry in [*transaction["half_copies"], *transaction["final_records"]]:
         name = names.get((entry["store"], entry["commit_log_offset"]))
@@ -270,7 +270,7 @@ def _sender(transaction: dict[str, Any], names: dict[tuple[str, int], RecordName
 
 def _copy_events(
     copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Event]:
     """Return an event for each half copy. Order: that of the copies."""
     highest = number = 0
     hosts: set[str] = set()
@@ -308,7 +308,7 @@ def _copy_event(number: int, checks: int, highest: int, name: RecordName, *, is_
     return "check", f"check {checks}: put back and producer asked{', from an older copy' if checks <= highest else ''}"
 
 
-def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:
+def _event(entry: Mapping[str, Any], event: str, topic: str, detail: str) -> Event:
     return {
         "time_ms": entry["store_time_ms"],
         "event": event,
@@ -321,13 +321,14 @@ def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[s
     }
 
 
-def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], RecordName]) -> None:
+def _add_names(events: list[Event], names: dict[tuple[str, int], RecordName]) -> None:
     """Add the message id of each record, and adapt events of other designs than the half topic."""
     firsts: dict[str, int] = {}
     for event in events:
-        if "commit_log_offset" not in event:
+        offset = event.get("commit_log_offset")
+        if offset is None:
             continue
-        store, offset = event["store"], event["commit_log_offset"]
+        store = event["store"]
         if event["topic"] == HALF_TOPIC:
             firsts.setdefault(store, offset)
         name = names.get((store, offset))
@@ -338,12 +339,12 @@ def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], Record
             event |= _of_other_design(event, name.topic, is_first=offset == firsts.get(store))
 
 
-def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> dict[str, Any]:
+def _of_other_design(event: Event, topic: str, *, is_first: bool) -> Event:
     """Return what a half copy or a mark is in the design of its topic."""
     if topic in (ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
-        again = {"event": "resumed", "detail": "put into RocksDB again, number of checks set to 0"}
-        is_again = topic == ROCKSDB_HALF_TOPIC and not is_first
-        return {"topic": topic, **(again if is_again else {})}
+        if topic == ROCKSDB_HALF_TOPIC and not is_first:
+            return {"topic": topic, "event": "resumed", "detail": "put into RocksDB again, number of checks set to 0"}
+        return {"topic": topic}
     if event["topic"] == OP_TOPIC:
         return {"topic": topic, "event": "rollback", "detail": "ROLLBACK record: nothing is delivered"}
     number = event["queue_offset"]
@@ -351,7 +352,7 @@ def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> di
             if number else "prepared record stored"}
 
 
-def consumers_past(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
+def consumers_past(transaction: Mapping[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
     """Return for each final and each consumer group of its topic whether the group's cursor is past the final.
 
     A committed message is not necessarily consumed: a group with a cursor that is not past the final has not confirmed

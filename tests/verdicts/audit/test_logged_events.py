@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqtx.readers.broker_logs.log_lines import reading_of
-from rmqtx.verdicts.audit.logged_events import LoggedEvents
+from rmqtx.verdicts.audit.logged_events import Event, LoggedEvents
 from tests.broker_logs import forge
 
 NOW = 1_700_000_000_000
@@ -24,7 +24,7 @@ def row(identity: str, offset: int, group: str = "g", state: str = "DISCARDED") 
     }  # fmt: skip
 
 
-def events(rows: list[dict[str, Any]], lines: list[str], folder: Path) -> list[list[dict[str, Any]]]:
+def events(rows: list[dict[str, Any]], lines: list[str], folder: Path) -> list[list[Event]]:
     kept = LoggedEvents(rows, "s")
     for _ in kept.watching(reading_of(forge.written(folder, lines)).lines()):
         pass
