@@ -39,9 +39,9 @@ Row = dict[str, Any]
 _LEFT_OUT = ("producer_alive", "asked_through", "causes", "next_event_at_ms", "discard_at_ms")
 #: Modules that read the time or wait.
 _TIMED = (
-    "remoting.live.store_facts", "remoting.connections.batched_reads", "repairs.acts.carry_out",
-    "repairs.acts.claims", "repairs.acts.group_watch", "repairs.acts.live_medium", "repairs.acts.wait_for_effect",
-    "repairs.receipts.journal", "repairs.receipts.receipts",
+    "rmqtx.remoting.live.store_facts", "rmqtx.remoting.connections.batched_reads", "rmqtx.repairs.acts.carry_out",
+    "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.group_watch", "rmqtx.repairs.acts.live_medium",
+    "rmqtx.repairs.acts.wait_for_effect", "rmqtx.repairs.receipts.journal", "rmqtx.repairs.receipts.receipts",
 )
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
@@ -107,7 +107,7 @@ def connected(machine: Machine) -> Iterator[Broker]:
     with pytest.MonkeyPatch.context() as patch, Client() as client:
         patch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
         for module in _TIMED:
-            patch.setattr(f"rmqtx.{module}.time", clock)
+            patch.setattr(f"{module}.time", clock)
         yield Broker(client, ADDRESS, "broker-a", "DefaultCluster")
 
 
