@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from rmqtx.readers.model.own_process import SYSTEM_MEMORY, begin_own_process, keep_free_memory
+from rmqtx.readers.model.own_process import MEMORY_OF_SCANS, begin_own_process
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -57,8 +57,7 @@ def _begin() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     begin_own_process()
-    keep_free_memory()
-    SYSTEM_MEMORY.begin()  # for as long as the process runs
+    MEMORY_OF_SCANS.begin()  # for as long as the process runs
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 
@@ -97,12 +96,11 @@ class Workers:
         self._pool = _pool(self._others) if self._others else None
 
     def __enter__(self) -> Workers:
-        keep_free_memory()
-        SYSTEM_MEMORY.begin()
+        MEMORY_OF_SCANS.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        SYSTEM_MEMORY.end()
+        MEMORY_OF_SCANS.end()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import gc
 import os
 import signal
 import subprocess
@@ -57,6 +58,20 @@ def test_memory_that_tasks_freed_is_not_kept_by_arrow(monkeypatch: pytest.Monkey
             assert set(chosen.run(allocator, range(8))) == {"mimalloc"}
     finally:
         pa.set_memory_pool(before)
+
+
+def test_cycles_are_looked_for_less_often_until_the_last_part_ends() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    try:
+        with Workers(1), Workers(1):
+            assert gc.get_threshold()[0] > 10_000
+        assert gc.get_threshold() == (700, 10, 10)
+        gc.set_threshold(0, 10, 10)  # the host looks for none
+        with Workers(1):
+            assert gc.get_threshold() == (0, 10, 10)
+    finally:
+        gc.set_threshold(*before)
 
 
 def not_three(number: int) -> int:
