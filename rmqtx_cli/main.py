@@ -208,7 +208,7 @@ def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     if option in _OF_PLANS and action in PLANNED:
         return f"No such option: {option} - for many transactions: rmqtx plan {action} {option}"
     if action == "audit" and option in _MOVED:
-        return f"No such option: {option} - this is a command of its own: {_MOVED[option]}"
+        return f"No such option: {option} - use {_MOVED[option]}"
     if action == "follow" and option in ("-o", "--output"):
         return f"No such option: {option} - redirect the rows: >> FILE"
     hint = f" - see {context.command_path} --help" if context is not None else ""

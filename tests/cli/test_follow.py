@@ -89,7 +89,7 @@ def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path
         (["follow", "STORE", "--output=verdicts.jsonl"], "No such option: --output - redirect the rows: >> FILE"),
         (["follow", "STORE", "--interval", "10"], "'10' is not a duration"),
         (["follow", "STORE", "--temp-dir", "missing"], "--temp-dir 'missing' is not a directory"),
-        (["audit", "STORE", "--follow"], "--follow - this is a command of its own: rmqtx follow STORE"),
+        (["audit", "STORE", "--follow"], "--follow - use rmqtx follow STORE"),
         (["audit", "STORE", "--until-idle"], "rmqtx follow STORE"),
         (["audit", "--interval", "1s", "STORE"], "rmqtx follow STORE"),
         (["audit", "STORE", "--checkpoint", "c"], "rmqtx follow STORE, or rmqtx table STORE --into TABLE"),

@@ -52,7 +52,7 @@ def test_the_old_spelling_names_the_command(rmqtx: Run, common: Path, tmp_path: 
         result = rmqtx("audit", common, *words)
         assert (result.status, result.out) == (2, "")
         assert result.err == (
-            "rmqtx: No such option: --into - this is a command of its own: rmqtx table STORE --into TABLE\n"
+            "rmqtx: No such option: --into - use rmqtx table STORE --into TABLE\n"
         )
         assert not (tmp_path / "verdicts").exists()
 
