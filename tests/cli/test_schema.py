@@ -172,6 +172,7 @@ def test_the_contract_is_valid_by_the_schema_of_the_standard(rmqtx: Run) -> None
     schema = json.loads(Path(spec.origin).with_name("schema.json").read_text("utf-8"))
     contract = yaml.safe_load(rmqtx("schema", "--format", "odcs").out)
     jsonschema.validate(contract, schema)
+    del contract["schema"][1:]
     contract["schema"][0]["properties"][0]["logicalType"] = "int64"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(contract, schema)
