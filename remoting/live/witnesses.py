@@ -296,7 +296,7 @@ class LiveWitnesses:
         oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
         known = pc.unique(pc.coalesce(self._gathered.chosen("halves", named)["transaction_id"], ""))
         discarded = self._gathered.chosen("discards", named)["transaction_id"]
-        lost = incomplete_chains(halves) or not pc.all(pc.is_in(discarded, value_set=known)).as_py()
+        lost = incomplete_chains(halves) or not pc.all(pc.is_in(discarded, value_set=known), min_count=0).as_py()
         if lost or (oldest and oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
             begin = facts.half_begin if lost else oldest[0]["queue_offset"]
             self._read_halves_before_the_start_from(begin, list(named))

@@ -183,6 +183,15 @@ def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_sta
         assert sorted(found, key=str) == sorted((row for row in files if row["half_copies"]), key=str)
 
 
+def test_what_the_index_has_is_not_read_from_the_queue_of_half_messages(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        found = next(row for row in one.in_files() if row["state"] == "COMMITTED" and not row["discard_copies"])
+        assert one.live(live_lookups.lookup([one.broker], [found["transaction_id"]]).table().to_pylist()) == [found]
+    pulled = [request for request in one.server.requests if request.code == RequestCode.PULL_MESSAGE]
+    assert not [request for request in pulled if request.fields["topic"] == HALF_TOPIC]
+
+
 def test_of_what_the_index_has_only_a_discard_copy_the_half_copies_are_read_from_the_queue(
     tmp_path: Path, client: Client
 ) -> None:
