@@ -268,6 +268,6 @@ class Differing:
         return f"{count(self.changes.total(), 'difference')}: {kinds}"
 
     def lines(self) -> Iterator[str]:
-        """The line above a list of differences; none if there is no difference."""
+        """The line above a list of differences; none without differences."""
         if self.changes:
             yield self.line()
