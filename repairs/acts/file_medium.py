@@ -182,8 +182,11 @@ class FileMedium:
 
     def check_cursors(self) -> dict[str, int]:
         """See `Medium`."""
-        half = check_cursors(self._store).half
-        return {} if not half else {self._store.root: half.get(0, 0)}
+        return {self._store.root: self._first_read(0)}
+
+    def _first_read(self, queue_id: int) -> int:
+        """The first half queue offset that the check may read, after the next start."""
+        return self._check_ahead().first_read((check_cursors(self._store).half or {}).get(queue_id))
 
     # -- acting -------------------------------------------------------------------------------------------------
 
@@ -304,9 +307,9 @@ class FileMedium:
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`: the copies that the check will still reach, by its cursors."""
-        transaction, cursors = situation.transaction, check_cursors(self._store)
+        transaction, op_cursors = situation.transaction, check_cursors(self._store).op
         queue_id = 0 if transaction.newest_half is None else transaction.newest_half.queue_id
-        begin, op_begin = ((known or {}).get(queue_id, 0) for known in (cursors.half, cursors.op))
+        begin, op_begin = self._first_read(queue_id), (op_cursors or {}).get(queue_id, 0)
         return [number for number in transaction.copies_without_op(op_begin, queue_id=queue_id) if number >= begin]
 
     def _append(self, what: str, draft: RecordDraft, receipt: Receipt) -> Placed:

@@ -244,8 +244,7 @@ class LiveMedium:
 
     def check_cursors(self) -> dict[str, int]:
         """See `Medium`."""
-        cursors = {root: self._brokers[root].consumer_offset(CHECK_GROUP, HALF_TOPIC) for root in self._half_ends}
-        return {root: cursor for root, cursor in cursors.items() if cursor is not None}
+        return {root: _first_read(self._brokers[root]) for root in self._half_ends}
 
     def _waiting_count(self, root: str) -> int:
         """Decisions in a broker's request queue; 0 where the broker drops old requests (brokerFastFailureEnable)."""
@@ -357,6 +356,12 @@ class LiveMedium:
         answer = self._brokers[named.store].resume_check(named.message_id)
         entry.answered(answer.code, answer.remark)
         return answer
+
+
+def _first_read(broker: Broker) -> int:
+    """The first half queue offset that a check may read: without a cursor, or behind its queue, it begins again."""
+    cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
+    return 0 if cursor is None or cursor > broker.max_offset(HALF_TOPIC) else cursor
 
 
 def with_traces(conditions: ActConditions, transaction_id: str, traces: Iterable[Traces]) -> ActConditions:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import witnesses
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.live_medium import LiveMedium
@@ -117,3 +118,31 @@ def test_a_commit_names_the_newest_copy_that_consumers_can_read(tmp_path: Path, 
         act = next(act for act in acts if act.order.transaction_id == spoilt)
         assert act.named is not None
         assert act.named.queue_offset == newest
+
+
+@pytest.mark.parametrize(("offset", "first_read"), [(None, 0), ("100000", 0), ("3", 3)])
+def test_a_check_without_a_usable_cursor_reads_each_half_copy(
+    tmp_path: Path, client: Client, offset: str | None, first_read: int
+) -> None:
+    """A broker that was killed before it wrote its cursors has none: 5.x answers so, and 4.x answers 0.
+
+    An act that took the cursor for unknown left an older open copy, and ended as proved; the next round asked about it.
+    """
+    one = Served("common-5.3.3", tmp_path, client)
+    cursor = one.answers._cursor
+
+    def changed(request: Frame) -> Frame:
+        found = cursor(request)
+        if request.fields["topic"] != HALF_TOPIC:
+            return found
+        if offset is None:
+            return replace(found, code=ResponseCode.QUERY_NOT_FOUND, fields={})
+        return replace(found, fields={**found.fields, "offset": offset})
+
+    one.answers._answers = {
+        code: changed if answer == cursor else answer for code, answer in one.answers._answers.items()
+    }
+    medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
+    medium._half_ends = {one.broker.root: 0}
+    with one.server:
+        assert medium.check_cursors() == {one.broker.root: first_read}
