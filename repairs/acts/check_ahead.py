@@ -50,7 +50,7 @@ class CheckAhead:
         return None if state is None or state.op_cursor <= state.op_end else (state.op_cursor, state.op_end)
 
     def first_read(self, half_cursor: int | None) -> int:
-        """The first half queue offset that the check may read: without a cursor, or behind its queue, it begins again."""
+        """The first half queue offset that the check may read; without a cursor in its queue it begins again."""
         end = None if self._window is None else self._window.state.half_end
         return 0 if half_cursor is None or (end is not None and half_cursor > end) else half_cursor
 
