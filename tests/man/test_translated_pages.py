@@ -51,6 +51,17 @@ def test_each_page_names_the_other(page: Path) -> None:
     assert f"[English]({'../' if page.parent != ROOT else ''}{page.name})" in PAGES[page].read_text("utf-8")
 
 
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_chinese_words_and_marks(page: Path) -> None:
+    plain = _BLOCK.sub("", page.read_text("utf-8"))
+    terms = (ROOT / "docs/style.md").read_text("utf-8").partition("## Chinese terms\n")[2].partition("\n## ")[0]
+    avoided = ", ".join(re.findall(r"^\| .* \| (.+) \|$", terms, re.MULTILINE)).split(", ")
+    assert len(avoided) > 15
+    assert [word for word in avoided if word in _NAMED.sub("", plain)] == [], "docs/style.md, Chinese terms"
+    assert re.findall(r"[，。；：）”]\*+[\u4e00-\u9fff].*", plain) == [], "emphasis that is not rendered"
+    assert re.findall(r"[\u4e00-\u9fff]\n *[\u4e00-\u9fff].*", plain) == [], "a line break inside a sentence is a blank"
+
+
 def test_a_change_of_one_page_is_found(tmp_path: Path) -> None:
     text = (ROOT / "docs/zh-CN/triage.md").read_text("utf-8")
     english = parts(ROOT / "docs/triage.md") | {"links": None}
