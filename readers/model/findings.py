@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmqtx.readers.finding_kinds import config, log, queues, receipts, startup, tables, transactions
 from rmqtx.readers.finding_kinds.kind import Kind, Severity
@@ -45,6 +45,11 @@ class Finding:
     meaning: str | None = None
     advice: str | None = None
     title: str | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Finding:
+        """Make it from a row of FINDINGS."""
+        return cls(**{one.name: row[one.name] for one in fields(cls) if one.name in row})
 
     @property
     def kind(self) -> Kind:

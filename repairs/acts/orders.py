@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.acts.proof import Proof
@@ -21,7 +20,7 @@ class ActOrder:
     transaction_id: str
     request: ActRequest
     reason: str | None = None
-    plan: Mapping[str, Any] | None = None
+    plan: Mapping[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

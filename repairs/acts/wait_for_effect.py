@@ -122,7 +122,7 @@ class _Watch:
         if act.whole_since is None:
             act.whole_since = now
         newest = max(
-            (w["queue_offset"] for w in act.begun().witnesses_after if w["kind"] == "half_copy"),
+            (w.queue_offset for w in act.begun().witnesses_after if w.kind == "half_copy"),
             default=act.named.queue_offset,
         )
         is_past = cursors.get(act.named.store, -1) > newest

@@ -13,7 +13,7 @@ import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.readers.storage.temporary import temporary_beside
@@ -24,10 +24,18 @@ _BLOCK_BYTES = 512
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 
-def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[dict[str, Any]]:
+class FileEntry(TypedDict):
+    """A file in the manifest. `extents`: position and length of everything that is not a hole; `sha256`: of these."""
+
+    path: str
+    size_bytes: int
+    extents: list[list[int]]
+    sha256: str
+
+
+def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[FileEntry]:
     """Write planned files below a directory, and yield the manifest's entry of each.
 
-    Shape:  path, size_bytes, extents (position and length of everything that is not a hole) and their SHA-256.
     Raises: UnwritableFile.
     """
     for file in planned:
@@ -52,7 +60,7 @@ def _private(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
 
 
-def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: list[str], archive: Path) -> None:
+def pack(directory: Path, name: str, facts: list[FileEntry], directories: list[str], archive: Path) -> None:
     """Pack written files under a name: without owner and times, in the order of their paths.
 
     `facts`: the entries from `write_files`; only the extents of each file are read.
@@ -68,7 +76,7 @@ def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: l
                     info = tarfile.TarInfo("/".join([name, path]).rstrip("/"))
                     info.type, info.mode = tarfile.DIRTYPE, _DIRECTORY_MODE
                     tar.addfile(info)
-                for fact in sorted(facts, key=lambda fact: str(fact["path"])):
+                for fact in sorted(facts, key=lambda fact: fact["path"]):
                     _add(tar, directory, name, fact)
             raw.flush()
             os.fsync(raw.fileno())
@@ -81,15 +89,15 @@ def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: l
         temporary.unlink(missing_ok=True)
 
 
-def _parents(facts: list[dict[str, Any]]) -> set[str]:
+def _parents(facts: list[FileEntry]) -> set[str]:
     found: set[str] = set()
     for fact in facts:
-        parts = str(fact["path"]).split("/")[:-1]
+        parts = fact["path"].split("/")[:-1]
         found.update("/".join(parts[: number + 1]) for number in range(len(parts)))
     return found
 
 
-def _add(tar: tarfile.TarFile, directory: Path, name: str, fact: dict[str, Any]) -> None:
+def _add(tar: tarfile.TarFile, directory: Path, name: str, fact: FileEntry) -> None:
     path, size = f"{name}/{fact['path']}", fact["size_bytes"]
     extents = _by_blocks(fact["extents"], size)
     info = tarfile.TarInfo(path)

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rmqtx.readers.log.commit_log import last_with_data
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, column
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
@@ -38,10 +39,10 @@ from rmqtx.repairs.bundles.findings import add_findings, found_in
 from rmqtx.repairs.bundles.redaction import Redactor
 from rmqtx.repairs.bundles.selection import Selection, complete, selected
 from rmqtx.repairs.changes.fingerprints import require_links_inside
-from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.provenance import tool
 from rmqtx.verdicts.evidence.store_facts import StoreFacts, store_facts
+from rmqtx.verdicts.model.transaction import Transaction
 
 MANIFEST_VERSION = 1
 MANIFEST, STORE_DIRECTORY, CONF = "manifest.json", "store", "broker.conf"
@@ -213,14 +214,15 @@ class _Draft:
 
     def _differences(self) -> Iterator[str]:
         copy = BundleSource(open_store(self.root / STORE_DIRECTORY), self._conf, self.source.version)
-        found = {row["transaction_id"]: row for row in audit([copy.store], copy.settings_of).table().to_pylist()}
-        for row in (*self.selection.rows, *self.selection.brought):
+        rows = map(Transaction.of, audit([copy.store], copy.settings_of).table().to_pylist())
+        found = {row.transaction_id: row for row in rows}
+        for row in self.selection.every:
             name = self._renamed_id(row)
             other = found.pop(name, None)
             if other is None:
                 yield f"{name} is missing in the bundle"
                 continue
-            mine, others = self._plain(self._renamed(row)), self._plain(other)
+            mine, others = _plain(self._renamed(row)), _plain(other)
             for part in mine:
                 if mine[part] == others[part] or part in _OF_THE_MOMENT:
                     continue
@@ -232,63 +234,56 @@ class _Draft:
                 else:
                     yield f"{name}: {part} is {others[part]} in the bundle and {mine[part]} in the store"
         for row in found.values():
-            self.foreign_offsets.extend(_places(row))
-            yield f"{row['transaction_id']} is in the bundle, but was not chosen"
+            self.foreign_offsets.extend(one.commit_log_offset for one in row.witnesses)
+            yield f"{row.transaction_id} is in the bundle, but was not chosen"
         if self.selection.findings:
             yield from self._other_findings(copy.store)
 
     def _other_findings(self, copy: Store) -> Iterator[str]:
         """Yield a sentence for each requested finding that the bundle does not show."""
-        codes = frozenset(row["code"] for row in self.selection.findings)
-        known = {_finding_place(row) for row in found_in(copy, codes)}
-        for row in self.selection.findings:
-            if _finding_place(row) not in known:
-                yield f"verify does not find {row['code']} at {_finding_place(row)[1:]} in the bundle"
+        codes = frozenset(one.code for one in self.selection.findings)
+        known = {_finding_place(one) for one in found_in(copy, codes)}
+        for one in self.selection.findings:
+            if _finding_place(one) not in known:
+                yield f"verify does not find {one.code} at {_finding_place(one)[1:]} in the bundle"
 
-    @staticmethod
-    def _plain(row: dict[str, Any]) -> dict[str, Any]:
-        """A row without the name of its store."""
-        return {
-            column: [{key: part for key, part in entry.items() if key != "store"} for entry in value]
-            if column in (*WITNESSES, "state_entries") else value
-            for column, value in row.items() if column != "store"
-        }
-
-    def _renamed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row of the store with the bundle's names."""
+    def _renamed(self, row: Transaction) -> Transaction:
+        """The transaction with the bundle's names."""
         if self.redactor is None:
             return row
-        name_of = naming(self.redactor)
-        renamed = dict(row)
-        for name in ("producer_group", "topic"):
-            renamed[name] = None if row[name] is None else name_of(row[name])
-        if row["keys"] is not None:
-            renamed["keys"] = self.redactor.words(row["keys"].encode("utf-8", "surrogateescape")).decode("ascii")
-        renamed["transaction_id"] = self._renamed_id(row)
-        renamed["final_records"] = [{**final, "topic": name_of(final["topic"])} for final in row["final_records"]]
-        return renamed
+        name_of, keys = naming(self.redactor), row.keys
+        return replace(
+            row,
+            producer_group=None if row.producer_group is None else name_of(row.producer_group),
+            topic=None if row.topic is None else name_of(row.topic),
+            keys=None if keys is None else self.redactor.words(keys.encode("utf-8", "surrogateescape")).decode("ascii"),
+            transaction_id=self._renamed_id(row),
+            final_records=tuple(replace(final, topic=name_of(final.topic)) for final in row.final_records),
+        )
 
-    def _renamed_id(self, row: dict[str, Any]) -> str:
+    def _renamed_id(self, row: Transaction) -> str:
         """A transaction's id in the bundle: a name, or, without a unique key, a message id with a broker's address."""
-        identity: str = row["transaction_id"]
+        identity = row.transaction_id
         if self.redactor is None:
             return identity
-        records = [self.selection.records[offset] for offset in _places(row) if offset in self.selection.records]
+        offsets = (one.commit_log_offset for one in row.witnesses)
+        records = [self.selection.records[offset] for offset in offsets if offset in self.selection.records]
         if records and not any(one.has_unique_key for one in records):
             return self.redactor.message_id(identity)
         return self.redactor.text(identity)
 
     # -- manifest ------------------------------------------------------------------------------------------------------
 
-    def _transactions(self) -> Iterator[dict[str, Any]]:
+    def _transactions(self) -> Iterator[dict[str, object]]:
         for rows, was_asked in ((self.selection.rows, True), (self.selection.brought, False)):
             for row in rows:
                 yield {
-                    "transaction_id": self._renamed_id(row), "state": row["state"], "flags": row["flags"],
-                    "reason": row["reason"], "was_asked": was_asked, "commit_log_offsets": sorted(set(_places(row))),
+                    "transaction_id": self._renamed_id(row), "state": row.state, "flags": row.flags,
+                    "reason": row.reason, "was_asked": was_asked,
+                    "commit_log_offsets": sorted({one.commit_log_offset for one in row.witnesses}),
                 }
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> dict[str, object]:
         store, name_of = self.source.store, naming(self.redactor)
         settings = self._facts_of_store.settings
         return {
@@ -310,9 +305,9 @@ class _Draft:
             "differences": self.all_differences,
             "transactions": list(self._transactions()),
             "findings": [
-                {"code": row["code"], "commit_log_offset": row["commit_log_offset"],
-                 "position_bytes": row["position_bytes"], "length_bytes": row["length_bytes"]}
-                for row in self.selection.findings
+                {"code": one.code, "commit_log_offset": one.commit_log_offset,
+                 "position_bytes": one.position_bytes, "length_bytes": one.length_bytes}
+                for one in self.selection.findings
             ],
             "records": [
                 {"commit_log_offset": one.offset, "length_bytes": one.length_bytes, "topic": name_of(one.topic),
@@ -333,10 +328,11 @@ class _Draft:
         asked = len(self.selection.rows)
         rows = [
             {
-                "transaction_id": row["transaction_id"], "bundle_transaction_id": self._renamed_id(row),
-                "state": row["state"], "was_asked": number < asked, "records_count": len(set(_places(row))),
+                "transaction_id": row.transaction_id, "bundle_transaction_id": self._renamed_id(row),
+                "state": row.state, "was_asked": number < asked,
+                "records_count": len({one.commit_log_offset for one in row.witnesses}),
             }
-            for number, row in enumerate((*self.selection.rows, *self.selection.brought))
+            for number, row in enumerate(self.selection.every)
         ]
         extents = (length for fact in (*self.facts, self.manifest_fact) for _, length in fact["extents"])
         return Bundle(
@@ -355,10 +351,20 @@ def _same(data: bytes, **_: int) -> bytes:
     return data
 
 
-def _places(row: dict[str, Any]) -> list[int]:
-    return [entry["commit_log_offset"] for name in WITNESSES for entry in row[name]]
+def _plain(one: Transaction) -> dict[str, Any]:
+    """The values of a transaction without the name of its store."""
+    return {
+        column: [_plain_entry(entry, column) if isinstance(entry, dict) else entry for entry in value]
+        if isinstance(value, tuple) else value
+        for column, value in one.row().items() if column != "store"
+    }
 
 
-def _finding_place(row: dict[str, Any]) -> tuple[Any, ...]:
+def _plain_entry(entry: Mapping[str, object], column: str) -> dict[str, object]:
+    left_out = ("store", "checks_count") if column == "discard_copies" else ("store",)
+    return {name: value for name, value in entry.items() if name not in left_out}
+
+
+def _finding_place(one: Finding) -> tuple[object, ...]:
     """Code and place of a finding, without its file's name."""
-    return row["code"], row["position_bytes"], row["length_bytes"], row["commit_log_offset"]
+    return one.code, one.position_bytes, one.length_bytes, one.commit_log_offset

@@ -150,7 +150,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True).encode("ascii") + b"\n"
 
 
-def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
+def _cursors(selection: Selection, name_of: Naming) -> dict[str, object] | None:
     """The check's cursors, and cursors of groups on the queues of COMMIT records; None where cursors are unknown.
 
     Where the file has no cursor of the check, the smallest remaining queue offset is written, where the check begins.
@@ -164,22 +164,21 @@ def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
         if queues:
             table[f"{topic}@{CHECK_GROUP}"] = {str(number): cursor for number, cursor in queues.items()}
     finals = {
-        (final["topic"], final["queue_id"])
-        for row in (*selection.rows, *selection.brought) for final in row["final_records"]
+        (final.topic, final.queue_id) for row in selection.every for final in row.final_records
     }
     for row in read_cursors(store).table().to_pylist():
         is_found = (row["topic"], row["group"], row["queue_id"]) in selection.cursors
         if is_found or (row["topic"], row["queue_id"]) in finals:
             key = f"{name_of(row['topic'])}@{name_of(row['group'])}"
             table.setdefault(key, {})[str(row["queue_id"])] = row["next_queue_offset"]
-    found: dict[str, Any] = {"offsetTable": table}
+    found: dict[str, object] = {"offsetTable": table}
     value = chosen_cursor_file(store).config.value
     if isinstance(value, dict) and "dataVersion" in value:  # since 5.0.0
         found["dataVersion"] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
     return found
 
 
-def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
+def _topics(selection: Selection, name_of: Naming) -> dict[str, object] | None:
     """The topics of kept records and transactions, and topics that brokers create themselves.
 
     The second distinguish versions; a cause depends on whether the broker has the topic of a half message.
@@ -189,8 +188,8 @@ def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
     if not isinstance(topics, dict):
         return None
     own = {one.topic for one in selection.records.values()}
-    own |= {final["topic"] for row in selection.rows for final in row["final_records"]}
-    own |= {row["topic"] for row in selection.rows}
+    own |= {final.topic for row in selection.rows for final in row.final_records}
+    own |= {row.topic for row in selection.rows if row.topic is not None}
     kept = {topic: name_of(topic) for topic in topics if topic in own}
     names = {topic for topic in topics if topic in SYSTEM_NAMES or topic.startswith("RMQ_SYS_")}
     for prefix in ("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_"):
@@ -201,14 +200,14 @@ def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
         names |= {"cluster", f"cluster{suffix}"}
     table = {name: _topic(name, topics.get(name)) for name in sorted(names)}
     table |= {name: _topic(name, topics.get(topic)) for topic, name in sorted(kept.items())}
-    found: dict[str, Any] = {"topicConfigTable": table}
+    found: dict[str, object] = {"topicConfigTable": table}
     data_version = value.get("dataVersion") if isinstance(value, dict) else None
     if isinstance(data_version, dict) and MISSPELT_TIME in data_version:  # before 4.0
         found["dataVersion"] = {"counter": 0, MISSPELT_TIME: 0}
     return found
 
 
-def _topic(name: str, config: Any) -> dict[str, Any]:
+def _topic(name: str, config: Any) -> dict[str, object]:
     kept: Mapping[str, Any] = config if isinstance(config, dict) else {}
     numbers = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
     return {"topicName": name, **{key: kept[key] for key in numbers if isinstance(kept.get(key), int)}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
-from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import SLOT, open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
@@ -28,11 +27,10 @@ _OF_TWO_RECORDS = "store-time-backwards"
 _GROUP_CURSORS = frozenset({"group-cursor-beyond-end", "group-cursor-before-begin"})
 
 
-def found_in(store: Store, codes: frozenset[str]) -> list[dict[str, Any]]:
-    """Return the rows of FINDINGS of some codes that `verify` finds in a store."""
+def found_in(store: Store, codes: frozenset[str]) -> list[Finding]:
+    """Return the findings of some codes that `verify` finds in a store."""
     reading = run_job(Verify(), plan_splits([store]))
-    rows: list[dict[str, Any]] = reading.table().to_pylist()
-    return [row for row in rows if row["code"] in codes]
+    return [Finding.of(row) for row in reading.table().to_pylist() if row["code"] in codes]
 
 
 def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
@@ -53,21 +51,22 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
                 f"{code} concerns the index, and a bundle has none, because an index contains the hash of every key",
                 advice="send the index file itself, if its keys are not confidential",
             )
-    rows = found_in(selection.store, codes)
-    missing = sorted(codes - {row["code"] for row in rows})
+    found = found_in(selection.store, codes)
+    missing = sorted(codes - {one.code for one in found})
     if missing:
         raise NoSuchTransaction(
             f"verify does not find {', '.join(missing)} in {selection.store.root}",
             advice=listing,
         )
-    selection.findings = rows
+    selection.findings = found
     log = selection.store.log()
     try:
-        for row in rows:
-            _add_finding(selection, log, row)
+        for one in found:
+            _add_finding(selection, log, one)
     finally:
         log.close()
-    _add_records_in_front(selection, [row["commit_log_offset"] for row in rows if row["code"] == _OF_TWO_RECORDS])
+    offsets = [one.commit_log_offset for one in found if one.code == _OF_TWO_RECORDS]
+    _add_records_in_front(selection, [offset for offset in offsets if offset is not None])
     if codes & _GROUP_CURSORS:
         _add_cursors(selection, codes)
 
@@ -102,30 +101,30 @@ def _add_cursors(selection: Selection, codes: frozenset[str]) -> None:
             selection.slots.setdefault((one.topic, one.queue_id), set())
 
 
-def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -> None:
-    offset, length, file = row["commit_log_offset"], row["length_bytes"], row["file"]
+def _add_finding(selection: Selection, log: SegmentedLog, found: Finding) -> None:
+    offset, position, length = found.commit_log_offset, found.position_bytes, found.length_bytes
     if offset is not None:
         selection.add_records([offset])
-    record = selection.records.get(offset)
-    if record is not None and row["code"].startswith("slot-"):
+    record = None if offset is None else selection.records.get(offset)
+    if record is not None and found.code.startswith("slot-"):
         selection.slots.setdefault((record.topic, record.queue_id), set())
-    segment = next((one for one in selection.store.commit_log if one.file == file), None)
+    segment = next((one for one in selection.store.commit_log if one.file == found.file), None)
     if segment is not None:
-        if row["code"] not in _LOOSE_CODES or row["position_bytes"] is None or not length:
+        if found.code not in _LOOSE_CODES or position is None or not length:
             return
-        begin = segment.base_offset + row["position_bytes"]
+        begin = segment.base_offset + position
         if begin not in selection.records and log.segment_at(begin) is not None:
-            selection.ranges.extend(loose(begin, min(length, segment.size_bytes - row["position_bytes"])))
+            selection.ranges.extend(loose(begin, min(length, segment.size_bytes - position)))
         return
-    parts = (file or "").removeprefix(selection.store.root).strip("/").split("/")
+    parts = (found.file or "").removeprefix(selection.store.root).strip("/").split("/")
     is_queue = len(parts) == 4 and parts[0] == "consumequeue" and parts[2].isdecimal() and parts[3].isdecimal()
-    if is_queue and row["position_bytes"] is not None:
+    if is_queue and position is not None:
         size = SLOT.size_bytes
-        first = (int(parts[3]) + row["position_bytes"]) // size
+        first = (int(parts[3]) + position) // size
         numbers = range(first, first + max(1, (length or size) // size))
         selection.slots.setdefault((parts[1], int(parts[2])), set()).update(numbers)
         selection.add_records(_pointed_at(selection.store, parts[1], int(parts[2]), numbers))
-    if row["code"] not in _GROUP_CURSORS and len(parts) <= 2 and file and parts[-1]:
+    if found.code not in _GROUP_CURSORS and len(parts) <= 2 and found.file and parts[-1]:
         selection.files.append("/".join(parts))
 
 

@@ -24,6 +24,7 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
 from rmqtx.repairs.bundles.files import Extent, PlannedFile
 from rmqtx.repairs.bundles.redaction import Redactor
 from rmqtx.repairs.bundles.selection import Selection
+from rmqtx.verdicts.model.transaction import Transaction
 
 _OF_ROCKSDB = "rocksdbstore"
 #: A broker that did not stop cleanly numbers its slots from scratch, from the whole redo log.
@@ -39,19 +40,19 @@ def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[
 
     A table without such a unit has its first unit, without content: the table's existence matters.
     """
-    rows = (*selection.rows, *selection.brought)
+    rows = selection.every
     table = _Cut(selection, state_table.FILES, _left_out_slots)
     redo = _Cut(selection, redo_log.FILES, _left_out_entries)
     hashes = {} if redactor is None else {
-        number: java_hash(redactor.text(row["producer_group"] or ""))
+        number: java_hash(redactor.text(row.producer_group or ""))
         for row in rows for number in _numbers(row, state_table.KIND)
     }  # fmt: skip
     yield from table.planned({number for row in rows for number in _numbers(row, state_table.KIND)}, hashes)
     yield from redo.planned({number for row in rows for number in _numbers(row, redo_log.KIND)}, {})
 
 
-def _numbers(row: Mapping[str, Any], kind: str) -> list[int]:
-    return [int(entry["key"]) for entry in row["state_entries"] if entry["kind"] == kind]
+def _numbers(row: Transaction, kind: str) -> list[int]:
+    return [int(entry.key) for entry in row.state_entries if entry.kind == kind]
 
 
 def _left_out_slots(slots: Units) -> None:
@@ -109,9 +110,9 @@ class _Cut:
         return PlannedFile(path, segment.size_bytes, tuple(extents))
 
 
-def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
+def tables_of(selection: Selection, row: Transaction) -> tuple[str, ...]:
     """Return the tables that the verdict on a transaction rests on and the bundle leaves out."""
-    records = (selection.records.get(copy["commit_log_offset"]) for copy in row["half_copies"])
+    records = (selection.records.get(copy.commit_log_offset) for copy in row.half_copies)
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
     if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
         return (_OF_ROCKSDB,)

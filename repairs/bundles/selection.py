@@ -8,9 +8,8 @@ depend on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,10 +17,10 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.rocksdb.slots_of_ranges import slots_of_ranges
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.repairs.bundles.files import KeptRange
-from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import rows_named, show
 from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
@@ -30,6 +29,7 @@ from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from rmqtx.verdicts.model.marked_copies import REDELIVERED, FileCopies
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Most damaged bytes that are kept of a range; of the rest only the place is kept.
@@ -65,16 +65,16 @@ class KeptRecord:
 class Selection:
     """The content of a bundle.
 
-    Shape: `rows`: requested rows of TRANSACTIONS; `brought`: further rows that a verdict needs; `records` by commit-log
+    Shape: `rows`: requested transactions; `brought`: further ones that a verdict needs; `records` by commit-log
            offset; `ranges`: bytes and holes besides the records; `slots` by (topic, queue number): kept whatever they
            point at; `files`: small files that a finding concerns; `cursors`: kept cursors of groups (topic, group,
            queue number). `check_max`: the value to write for transactionCheckMax.
     """
 
     store: Store
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    brought: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Transaction] = field(default_factory=list)
+    brought: list[Transaction] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     records: dict[int, KeptRecord] = field(default_factory=dict)
     ranges: list[KeptRange] = field(default_factory=list)
     slots: dict[tuple[str, int], set[int]] = field(default_factory=dict)
@@ -93,16 +93,21 @@ class Selection:
         finally:
             log.close()
 
-    def add_transactions(self, rows: Iterable[dict[str, Any]], *, asked: bool) -> None:
-        """Add transactions with all their witnesses, each once."""
-        known = {row["transaction_id"] for row in (*self.rows, *self.brought)}
-        for row in rows:
-            if row["transaction_id"] not in known:
-                known.add(row["transaction_id"])
+    @property
+    def every(self) -> Sequence[Transaction]:
+        """The requested transactions and the further ones."""
+        return (*self.rows, *self.brought)
+
+    def add_transactions(self, rows: pa.Table | Iterable[Transaction], *, asked: bool) -> None:
+        """Add transactions with all their witnesses, each once. `rows`: of TRANSACTIONS, or as values."""
+        known = {row.transaction_id for row in self.every}
+        for row in map(Transaction.of, rows.to_pylist()) if isinstance(rows, pa.Table) else rows:
+            if row.transaction_id not in known:
+                known.add(row.transaction_id)
                 (self.rows if asked else self.brought).append(row)
-                self.add_records(entry["commit_log_offset"] for name in WITNESSES for entry in row[name])
-                if REDELIVERED in row["flags"]:
-                    copies = FileCopies(self.store).of({row["transaction_id"]: row["topic"]})
+                self.add_records(one.commit_log_offset for one in row.witnesses)
+                if REDELIVERED in row.flags:
+                    copies = FileCopies(self.store).of({row.transaction_id: row.topic or ""})
                     self.add_records(one.record.commit_log_offset for some in copies.values() for one in some)
 
     def kept_ranges(self) -> list[KeptRange]:
@@ -136,18 +141,18 @@ def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *
         _add_by_scan(selection, settings_of, list(identities))
     else:
         for identity in identities:
-            selection.add_transactions(show([store], settings_of, identity).table().to_pylist(), asked=True)
+            selection.add_transactions(show([store], settings_of, identity).table(), asked=True)
     return selection
 
 
 def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list[str]) -> None:
-    found: dict[str, list[dict[str, Any]]] = {identity: [] for identity in identities}
+    found: dict[str, list[Transaction]] = {identity: [] for identity in identities}
     known_as = {identity: stores_of_message_id([selection.store], identity) for identity in found}
     reading = audit([selection.store], settings_of)
     for batch in reading if identities else ():
         rows = pa.Table.from_batches([batch])
         for identity, mine in found.items():
-            mine.extend(rows_named(rows, identity, known_as[identity]).to_pylist())
+            mine.extend(map(Transaction.of, rows_named(rows, identity, known_as[identity]).to_pylist()))
     for identity, mine in found.items():
         if not mine:
             raise not_found([selection.store], identity, reading)
@@ -195,10 +200,10 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
 
 def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:
     """Replace the rows by those of an audit: with damaged derived files, a lookup may have missed records."""
-    asked = {row["transaction_id"] for row in selection.rows}
-    rows = [row for batch in audit([selection.store], settings_of) for row in batch.to_pylist()]
-    mine = [row for row in rows if row["transaction_id"] in asked]
-    if {row["transaction_id"] for row in mine} == asked:
+    asked = {row.transaction_id for row in selection.rows}
+    rows = (row for batch in audit([selection.store], settings_of) for row in batch.to_pylist())
+    mine = [Transaction.of(row) for row in rows if row["transaction_id"] in asked]
+    if {row.transaction_id for row in mine} == asked:
         selection.rows = []
         selection.add_transactions(mine, asked=True)
 
@@ -217,7 +222,7 @@ def _scanned(selection: Selection) -> list[SplitFacts]:
 
     A half copy with a delay level is in no list of its transaction, but counts for its verdict.
     """
-    ids = {row["transaction_id"] for row in (*selection.rows, *selection.brought)}
+    ids = {row.transaction_id for row in selection.every}
     parts: list[SplitFacts] = []
     for split in plan_splits([selection.store]):
         found = scan_witnesses(split, None)
@@ -232,8 +237,7 @@ def _scanned(selection: Selection) -> list[SplitFacts]:
 def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsOf) -> None:
     """Add the decisions that explain an op message of a transaction, with the transactions that they belong to."""
     while True:
-        numbers = {mark["half_queue_offset"] for row in (*selection.rows, *selection.brought)
-                   for mark in row["op_marks"]}
+        numbers = {mark.half_queue_offset for row in selection.every for mark in row.op_marks}
         finals = [one.final_offset for one in facts.misdirected_decisions if one.queue_offset in numbers]
         before = len(selection.records)
         log = selection.store.log()
@@ -258,7 +262,7 @@ def _bring(selection: Selection, message_id: str, settings_of: SettingsOf) -> No
         rows = show([selection.store], settings_of, message_id, scan=True).table()
     except (NoSuchTransaction, EvidenceMissing):
         return
-    selection.add_transactions(rows.to_pylist(), asked=False)
+    selection.add_transactions(rows, asked=False)
 
 
 def _add_missing(selection: Selection, missing: MissingRange) -> None:
@@ -271,15 +275,14 @@ def _add_missing(selection: Selection, missing: MissingRange) -> None:
     if not missing.is_identified:
         selection.ranges.append(KeptRange(missing.begin_offset, length, "hole"))
         return
-    every = (*selection.rows, *selection.brought)
-    ids = {row["transaction_id"] for row in every}
-    copies = [copy for row in every for copy in row["half_copies"]]
+    ids = {row.transaction_id for row in selection.every}
+    copies = [copy for row in selection.every for copy in row.half_copies]
     if (
         ids & set(missing.transaction_ids)
-        or {copy["commit_log_offset"] for copy in copies} & set(missing.prepared_offsets)
-        or {copy["queue_offset"] for copy in copies} & set(missing.half_queue_offsets)
+        or {copy.commit_log_offset for copy in copies} & set(missing.prepared_offsets)
+        or {copy.queue_offset for copy in copies} & set(missing.half_queue_offsets)
     ):
         selection.ranges.extend(loose(missing.begin_offset, length))
-        numbers = {copy["queue_offset"] for copy in copies if copy["commit_log_offset"] == missing.begin_offset}
+        numbers = {copy.queue_offset for copy in copies if copy.commit_log_offset == missing.begin_offset}
         if numbers:
             selection.slots.setdefault((HALF_TOPIC, 0), set()).update(numbers)

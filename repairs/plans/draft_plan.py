@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,10 +18,10 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanStore, RecordPlace, Step
 from rmqtx.repairs.receipts.plan_rows import fingerprint, step_of
 from rmqtx.repairs.receipts.receipts import whoever
-from rmqtx.verdicts.audit.provenance import tool
+from rmqtx.verdicts.audit.provenance import Provenance, StoreProvenance, tool
 from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
 _SETTLED = ("done", "not_done")
@@ -67,12 +67,12 @@ def _named(situation: Situation, action: ActKind) -> object:
 
 
 def plan_of(
-    draft: PlanDraft, stores: Sequence[Mapping[str, Any]], made_from: Mapping[str, Any], made_time_ms: int
+    draft: PlanDraft, stores: Sequence[PlanStore], made_from: Mapping[str, Any], made_time_ms: int
 ) -> Plan:
-    """The plan; `stores` are rows of PLAN_STORES for every store that a step names."""
+    """The plan; `stores`: every store that a step names."""
     writers = {whoever(), *(step.reason_from for step in draft.steps)}  # drafts have reasons of people
     facts = {**made_from, WRITTEN_BY: sorted(writers)}
-    return Plan(tool(), made_time_ms, [dict(store) for store in stores], draft.steps, facts)
+    return Plan(tool(), made_time_ms, list(stores), draft.steps, facts)
 
 
 def digest_of(text: bytes) -> str:
@@ -103,7 +103,7 @@ class Planner:
                 self._rows.append(chosen)
             yield batch
 
-    def plan(self, made_from: Mapping[str, Any], made_time_ms: int) -> Plan:
+    def plan(self, made_from: Provenance, made_time_ms: int) -> Plan:
         """Make the plan.
 
         `made_from`: the provenance of the reading. Reads each record that a step names, for its length and CRC.
@@ -115,7 +115,7 @@ class Planner:
         finally:
             for log in logs.values():
                 log.close()
-        provenance = {facts["store"]: facts for facts in made_from["stores"]}
+        provenance = {facts["store"]: cast("StoreProvenance", facts) for facts in made_from["stores"]}
         stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, {**made_from, WRITTEN_BY: [whoever()]})
 

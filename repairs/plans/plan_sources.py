@@ -25,10 +25,11 @@ from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.named_transactions import Completed, identities
 from rmqtx.repairs.plans.plan_steps import live_plan_store
 from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.plan_file import PlanStore
 from rmqtx.repairs.receipts.plan_rows import fingerprint
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
-from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
+from rmqtx.verdicts.audit.provenance import EngineFacts, Provenance, provenance, store_provenance
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -69,7 +70,7 @@ class PlanSource(Protocol):
     def situations(self, rows: list[Transaction]) -> list[Situation]:
         """Each row with the facts that guards need. `rows`: all or some of those read before."""
 
-    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[PlanStore], Provenance]:
         """Rows of PLAN_STORES for the stores with these roots, and the provenance of the plan."""
 
 
@@ -122,7 +123,7 @@ class LivePlanSource:
         """See `PlanSource`."""
         return self.medium.situations(rows, settled_ms=0)
 
-    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[PlanStore], Provenance]:
         """See `PlanSource`."""
         stores = [live_plan_store(broker) for broker in self.brokers if broker.root in roots]
         made_from = provenance(
@@ -188,7 +189,7 @@ class FilePlanSource:
         findings = [] if self._reading is None else self._reading.findings
         return file_situations(self.stores, self.settings_of, rows, findings)
 
-    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def facts(self, asked: AskedAs, roots: set[str]) -> tuple[list[PlanStore], Provenance]:
         """See `PlanSource`."""
         stores = [store for store in self.stores if store.root in roots]
         facts = [store_provenance(store) for store in stores]

@@ -13,7 +13,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.plan_file import RecordPlace, Step
+from rmqtx.repairs.receipts.plan_file import PlanCursor, PlanStore, RecordPlace, Step
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, step_of
 from rmqtx.verdicts.model.transaction import Transaction, newest_first
 
@@ -39,7 +39,7 @@ def step_of_situation(situation: Situation, action: ActKind, reason: str, reason
     )
 
 
-def live_plan_store(broker: Broker) -> dict[str, Any]:
+def live_plan_store(broker: Broker) -> PlanStore:
     """Return the state of a live broker for a plan.
 
     Shape: a row of PLAN_STORES without segments, because a live broker's files cannot be read.
@@ -47,7 +47,7 @@ def live_plan_store(broker: Broker) -> dict[str, Any]:
     """
     has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
 
-    def cursor(topic: str) -> list[dict[str, int]] | None:
+    def cursor(topic: str) -> list[PlanCursor] | None:
         offset = broker.consumer_offset(CHECK_GROUP, topic) if has_half_topic else None
         return None if offset is None else [{"queue_id": 0, "next_queue_offset": offset}]
 

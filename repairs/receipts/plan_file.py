@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -107,6 +107,33 @@ _FORM = JsonForm(
 )
 
 
+class PlanCursor(TypedDict):
+    """The check's cursor in one queue."""
+
+    queue_id: int
+    next_queue_offset: int
+
+
+class PlanSegment(TypedDict):
+    """A file of a commit log. `digest`: null where it could not be read."""
+
+    base_offset: int
+    size_bytes: int
+    digest: str | None
+
+
+class PlanStore(TypedDict):
+    """The state of a store when a plan was made: a row of PLAN_STORES."""
+
+    store: str
+    taken_time_ms: int
+    aborted: bool
+    broker_process: int | None
+    half_cursors: list[PlanCursor] | None
+    op_cursors: list[PlanCursor] | None
+    segments: list[PlanSegment]
+
+
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
     """A record that an action names; without length and CRC where it could not be read."""
@@ -136,6 +163,14 @@ class StepWitness:
     queue_id: int
     queue_offset: int
     commit_log_offset: int
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> StepWitness:
+        """Make it from the values of a file; unknown fields are ignored."""
+        return cls(*(values.get(name) for name in WITNESS_FIELDS))  # type: ignore[arg-type]
+
+
+WITNESS_FIELDS = tuple(one.name for one in fields(StepWitness))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +220,14 @@ class Step:
 class Plan:
     """The content of a plan file.
 
-    Shape: `stores` are rows of PLAN_STORES; `made_from`: the provenance of its evidence.
+    Shape: `made_from`: the provenance of its evidence.
     """
 
     made_by: str
     made_time_ms: int
-    stores: list[dict[str, Any]]
+    stores: list[PlanStore]
     steps: list[Step]
-    made_from: dict[str, Any] = field(default_factory=dict)
+    made_from: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def written_by(self) -> tuple[str, ...]:
@@ -271,7 +306,7 @@ def _checked(value: Any, file: str) -> dict[str, Any]:
     return value
 
 
-def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) -> None:
+def _check_step(step: Mapping[str, Any], file: str, place: str, roots: set[str]) -> None:
     """Check what a schema cannot: the action exists, its record is named, its stores are described."""
     action = step["action"]
     if action not in PLANNED:

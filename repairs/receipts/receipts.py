@@ -23,7 +23,7 @@ from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
 from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS, ActOutcome, StandingWord
-from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace
+from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace, StepWitness
 from rmqtx.verdicts.audit.provenance import tool
 
 #: Fields of requests that authenticate the sender: secrets, or values derived from them.
@@ -210,14 +210,14 @@ class Receipt:
     keys: str | None = None
     reason: str | None = None
     overrides: list[str] = field(default_factory=list)
-    plan: dict[str, Any] | None = None
+    plan: dict[str, str | None] | None = None
     named_copy: RecordPlace | None = None
     state_before: str | None = None
-    witnesses_before: list[dict[str, Any]] = field(default_factory=list)
+    witnesses_before: list[StepWitness] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     state_after: str | None = None
     flags_after: list[str] = field(default_factory=list)
-    witnesses_after: list[dict[str, Any]] = field(default_factory=list)
+    witnesses_after: list[StepWitness] = field(default_factory=list)
     outcome: ActOutcome = ActOutcome.UNKNOWN
     notes: list[str] = field(default_factory=list)
     saved_message: str | None = None
@@ -306,6 +306,8 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     if known["action"] not in tuple(ActKind):
         raise _FORM.bad(file, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
     known["action"] = ActKind(known["action"])
+    for name in ("witnesses_before", "witnesses_after"):
+        known[name] = [StepWitness.of(one) for one in known.get(name, ()) if one is not None]
     known["requests"] = [Request.of(one) for one in known.get("requests", ()) if one is not None]
     known["settings"] = [SettingChange.of(one) for one in known.get("settings", ()) if one is not None]
     if "named_copy" in known:

@@ -207,7 +207,7 @@ def _gone(receipt: Receipt, row: Transaction, kind: str, what: str) -> Standing 
 
     None if no such witness was recorded.
     """
-    places = [one["commit_log_offset"] for one in receipt.witnesses_after if one["kind"] == kind]
+    places = [one.commit_log_offset for one in receipt.witnesses_after if one.kind == kind]
     if not places:
         return None
     older = [copy.commit_log_offset for copy in row.half_copies if copy.commit_log_offset < max(places)]
@@ -245,7 +245,7 @@ def _stands(receipt: Receipt, row: Transaction, reason: str) -> Standing:
 
 def _fresh(receipt: Receipt, witnesses: Sequence[_Kind], kind: str) -> list[_Kind]:
     """Witnesses that are new since the act; compared without the store's name, so that a copy of the files serves."""
-    before = {tuple(one[name] for name in PLACE[1:]) for one in receipt.witnesses_before if one["kind"] == kind}
+    before = {tuple(getattr(one, name) for name in PLACE[1:]) for one in receipt.witnesses_before if one.kind == kind}
     return [one for one in witnesses if tuple(getattr(one, name) for name in PLACE[1:]) not in before]
 
 

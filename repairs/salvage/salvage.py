@@ -441,7 +441,7 @@ def verified(root: Path, target: Path, known: list[Finding]) -> list[Finding]:
     def renamed(text: str | None) -> str | None:
         return None if text is None else text.replace(built, name)
 
-    found = [*reading.findings, *(_finding(row) for row in rows)]
+    found = [*reading.findings, *(replace(Finding.of(row), advice=None) for row in rows)]
     return [
         replace(
             one, store=name, file=renamed(one.file), expected=renamed(one.expected), actual=renamed(one.actual),
@@ -454,10 +454,3 @@ def verified(root: Path, target: Path, known: list[Finding]) -> list[Finding]:
     ]
 
 
-def _finding(row: dict[str, object]) -> Finding:
-    return Finding(**{name: row[name] for name in _FIELDS})  # type: ignore[arg-type]
-
-
-_FIELDS = (
-    "store", "code", "file", "position_bytes", "length_bytes", "commit_log_offset", "expected", "actual", "meaning",
-)

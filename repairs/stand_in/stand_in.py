@@ -12,7 +12,7 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
@@ -72,7 +72,7 @@ class StandInConduct:
     group: str
     reason: str | None = None
     overrides: tuple[str, ...] = ()
-    plan: Mapping[str, Any] | None = None
+    plan: Mapping[str, str | None] | None = None
     prove_ms: int = 30_000
     max_per_second: float | None = None
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.storage.file_systems import expand
@@ -31,7 +30,7 @@ class StoreSettings:
     trace_topic: str | None = None
     conf_file: str | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, object]:
         """The settings as options of a command, for the provenance of a plan."""
         given = {
             "broker_conf": self.conf_file, "broker_version": self.broker_version, "commit_log": list(self.commit_log),

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import NoteKind, Reading
-from rmqtx.verdicts.audit.provenance import with_provenance
+from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
@@ -59,7 +59,7 @@ class Listing:
     limit: int | None = None
     voice: Voice = field(default_factory=Voice)
     with_meta: bool = False
-    meta: dict[str, Any] | None = None
+    meta: Provenance | None = None
     now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     rows_count: int = 0
     found_count: int = 0

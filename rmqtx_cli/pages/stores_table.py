@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -80,12 +81,45 @@ STORES_VIEW = View(
 )
 
 
+@dataclass(slots=True)
+class StoreRow:
+    """A row of STORES. `copy_of` and part of `trust` are known when all rows are there."""
+
+    store: str
+    generation: str
+    designs: list[str]
+    designs_shown_by: list[str]
+    broker_versions: str
+    settings: str
+    is_in_use: bool | None
+    used_by_process: int | None
+    is_aborted: bool
+    log_files_count: int
+    log_begin_offset: int | None
+    log_end_offset: int | None
+    log_size_bytes: int
+    topics_count: int
+    queues_count: int
+    index_files_count: int
+    half_min_offset: int | None
+    half_max_offset: int | None
+    half_next_offset: int | None
+    half_lag: int | None
+    op_max_offset: int | None
+    op_next_offset: int | None
+    discarded_count: int | None
+    trust: list[str]
+    confirm_offset: int | None
+    epochs: list[str]
+    copy_of: str | None = None
+
+
 NO_QUEUE = (None, None)
 #: The newest bytes of logs of one broker that are compared.
 _COMPARED_BYTES = 1 << 20
 
 
-def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
+def store_row(store: Store, settings: BrokerSettings) -> tuple[StoreRow, list[Finding]]:
     """The row of STORES, and the findings of reading the store."""
     findings = [*store.findings, *lacking_database(store)]
     cursors = check_cursors(store)
@@ -109,35 +143,34 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         findings += _refused_starts(store, settings)
         # A cursor after the begin shows that the check has read op messages.
         findings += op_queue_findings(store, cursors.op, has_ops=bool((cursors.op or {}).get(0)))
-    row = {
-        "store": store.root,
-        "generation": generation(store, seen),
-        "designs": words,
-        "designs_shown_by": [design.why for design in seen],
-        "broker_versions": settings.broker,
-        "settings": settings.describe(),
-        "is_in_use": None if store.is_remote else store.in_use,  # a lock is not copied
-        "used_by_process": store.used_by_process,
-        "is_aborted": store.aborted,
-        "log_files_count": len(store.commit_log),
-        "log_begin_offset": store.log_begin_offset if store.commit_log else None,
-        "log_end_offset": end,
-        "log_size_bytes": size_bytes,
-        "topics_count": len({topic for topic, _ in queues}),
-        "queues_count": len(queues),
-        "index_files_count": len(store.index_files),
-        "half_min_offset": half_min,
-        "half_max_offset": half_max,
-        "half_next_offset": half_next,
-        "half_lag": half_lag(half_next, half_max),
-        "op_max_offset": op_max,
-        "op_next_offset": None if cursors.op is None else cursors.op.get(0),
-        "discarded_count": discarded,
-        "trust": list(_trust(store, findings, words, claims, cursor=half_next, half_max=half_max)),
-        "confirm_offset": _confirm_offset(store),
-        "epochs": _epochs(store, findings),
-        "copy_of": None,
-    }
+    row = StoreRow(
+        store=store.root,
+        generation=generation(store, seen),
+        designs=words,
+        designs_shown_by=[design.why for design in seen],
+        broker_versions=settings.broker,
+        settings=settings.describe(),
+        is_in_use=None if store.is_remote else store.in_use,  # a lock is not copied
+        used_by_process=store.used_by_process,
+        is_aborted=store.aborted,
+        log_files_count=len(store.commit_log),
+        log_begin_offset=store.log_begin_offset if store.commit_log else None,
+        log_end_offset=end,
+        log_size_bytes=size_bytes,
+        topics_count=len({topic for topic, _ in queues}),
+        queues_count=len(queues),
+        index_files_count=len(store.index_files),
+        half_min_offset=half_min,
+        half_max_offset=half_max,
+        half_next_offset=half_next,
+        half_lag=half_lag(half_next, half_max),
+        op_max_offset=op_max,
+        op_next_offset=None if cursors.op is None else cursors.op.get(0),
+        discarded_count=discarded,
+        trust=list(_trust(store, findings, words, claims, cursor=half_next, half_max=half_max)),
+        confirm_offset=_confirm_offset(store),
+        epochs=_epochs(store, findings),
+    )
     return row, findings
 
 
@@ -150,33 +183,34 @@ def _refused_starts(store: Store, settings: BrokerSettings) -> list[Finding]:
         return [Finding(store.root, "unreadable-file", error.file, actual=error.message)]
 
 
-def compared_copies(rows: list[dict[str, Any]], stores: Sequence[Store]) -> list[Finding]:
+def compared_copies(rows: list[StoreRow], stores: Sequence[Store]) -> list[Finding]:
     """Add to the rows which stores have the log of one broker; return the findings about those that differ."""
     firsts, found = glance_at_copies(stores, _COMPARED_BYTES)
     differing = {finding.store for finding in found}
-    by_root = {row["store"]: row for row in rows}
+    by_root = {row.store: row for row in rows}
     for row in rows:
-        if (first := firsts.get(row["store"])) is None:
+        if (first := firsts.get(row.store)) is None:
             continue
-        row["copy_of"] = first
-        how = "differ" if row["store"] in differing else "are equal"
-        row["trust"].append(f"has the log of the same broker as {first}; the newest bytes that both have {how}")
-        row["trust"] += _lacking(row, by_root[first])
-        by_root[first]["trust"] += _lacking(by_root[first], row)
+        row.copy_of = first
+        how = "differ" if row.store in differing else "are equal"
+        row.trust.append(f"has the log of the same broker as {first}; the newest bytes that both have {how}")
+        row.trust += _lacking(row, by_root[first])
+        by_root[first].trust += _lacking(by_root[first], row)
     return found
 
 
-def _lacking(row: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
+def _lacking(row: StoreRow, other: StoreRow) -> Iterator[str]:
     """Sentences about half messages to check that another copy of the log has at offsets where this one has none."""
-    if other["half_next_offset"] is None or None in (row["half_max_offset"], other["half_max_offset"]):
+    begin, end = row.half_min_offset, row.half_max_offset
+    other_begin, other_end, following = other.half_min_offset, other.half_max_offset, other.half_next_offset
+    if begin is None or end is None or other_begin is None or other_end is None or following is None:
         return
-    end, begin = row["half_max_offset"], row["half_min_offset"]
-    low = max(other["half_next_offset"], other["half_min_offset"])
-    missing = max(0, min(begin, other["half_max_offset"]) - low) + max(0, other["half_max_offset"] - max(end, low))
+    low = max(following, other_begin)
+    missing = max(0, min(begin, other_end) - low) + max(0, other_end - max(end, low))
     if missing:
-        both = f"{quoted(row['store'])} {quoted(other['store'])}"
+        both = f"{quoted(row.store)} {quoted(other.store)}"
         yield (
-            f"lacks {count(missing, 'half copy', 'half copies')} that the check of {other['store']} still reads: a "
+            f"lacks {count(missing, 'half copy', 'half copies')} that the check of {other.store} still reads: a "
             f"failover to this copy loses what is open among them; rmqtx pending {both} counts it"
         )
 
@@ -273,9 +307,9 @@ def is_doubt(finding: Finding) -> bool:
     return finding.is_error or finding.code == "queue-missing"
 
 
-def is_incomplete(row: Mapping[str, Any]) -> bool:
-    """Whether a row of STORES has a half queue and not the cursor of its check."""
-    return _is_cursor_unknown(row["half_next_offset"], row["half_max_offset"])
+def is_incomplete(row: StoreRow) -> bool:
+    """Whether a store has a half queue and not the cursor of its check."""
+    return _is_cursor_unknown(row.half_next_offset, row.half_max_offset)
 
 
 def _is_cursor_unknown(cursor: int | None, half_max: int | None) -> bool:
@@ -302,48 +336,48 @@ def _moment(store: Store) -> str:
     return "stopped cleanly" if store.has_clean_end else "no checkpoint: unknown whether the broker stopped cleanly"
 
 
-def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
+def draw_stores(rows: list[StoreRow], stream: IO[bytes]) -> None:
     """Write the rows as pages for people."""
     for number, row in enumerate(rows):
-        lines = [*([""] if number else []), escaped(row["store"]), *(f"  {line}" for line in _page(row))]
+        lines = [*([""] if number else []), escaped(row.store), *(f"  {line}" for line in _page(row))]
         stream.write("".join(f"{line}\n" for line in lines).encode())
 
 
-def _page(row: dict[str, Any]) -> Iterator[str]:
-    yield f"design      {row['generation']}"
-    if row["designs"] != [HALF_TOPIC_DESIGN]:
-        for word, why in zip(row["designs"], row["designs_shown_by"], strict=True):
+def _page(row: StoreRow) -> Iterator[str]:
+    yield f"design      {row.generation}"
+    if row.designs != [HALF_TOPIC_DESIGN]:
+        for word, why in zip(row.designs, row.designs_shown_by, strict=True):
             yield f"            {DESIGNS[word]}: {escaped(why)}"
-    for number, part in enumerate(row["settings"].split("; ")):
+    for number, part in enumerate(row.settings.split("; ")):
         yield f"{'' if number else 'broker':<10}  {escaped(part.removeprefix('broker '))}"
-    if row["log_end_offset"] is None:
-        yield f"commit log  {count(row['log_files_count'], 'file')}, nothing written"
+    if row.log_end_offset is None:
+        yield f"commit log  {count(row.log_files_count, 'file')}, nothing written"
     else:
         yield (
-            f"commit log  {count(row['log_files_count'], 'file')}, bytes {row['log_begin_offset']} to "
-            f"about {row['log_end_offset']} written, {size(row['log_size_bytes'])} allocated"
+            f"commit log  {count(row.log_files_count, 'file')}, bytes {row.log_begin_offset} to "
+            f"about {row.log_end_offset} written, {size(row.log_size_bytes)} allocated"
         )
     yield (
-        f"queues      {count(row['queues_count'], 'queue')} of {count(row['topics_count'], 'topic')}; "
-        f"{count(row['index_files_count'], 'index file')}"
+        f"queues      {count(row.queues_count, 'queue')} of {count(row.topics_count, 'topic')}; "
+        f"{count(row.index_files_count, 'index file')}"
     )
-    if not are_before_half_topics(row["designs"]) and not has_only_prepared(row["store"]):
-        half = _queue(row["half_min_offset"], row["half_max_offset"], row["half_next_offset"], row["half_lag"])
+    if not are_before_half_topics(row.designs) and not has_only_prepared(row.store):
+        half = _queue(row.half_min_offset, row.half_max_offset, row.half_next_offset, row.half_lag)
         yield f"half queue  {half}"
-        yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
+        yield f"op queue    {_queue(0, row.op_max_offset, row.op_next_offset, None)}"
         yield f"discarded   {_discarded(row)}"
-    if row["confirm_offset"] is not None or row["epochs"]:
-        confirmed = "unknown" if row["confirm_offset"] is None else f"up to {row['confirm_offset']}"
-        epochs = f"; epoch {', '.join(row['epochs'])}" if row["epochs"] else ""
+    if row.confirm_offset is not None or row.epochs:
+        confirmed = "unknown" if row.confirm_offset is None else f"up to {row.confirm_offset}"
+        epochs = f"; epoch {', '.join(row.epochs)}" if row.epochs else ""
         yield f"replicas    confirmed {confirmed}{epochs}"
-    for number, sentence in enumerate(row["trust"]):
+    for number, sentence in enumerate(row.trust):
         yield f"{'' if number else 'trust':<10}  {sentence}"
 
 
-def _discarded(row: dict[str, Any]) -> str:
+def _discarded(row: StoreRow) -> str:
     """The number of discard copies; for transactions in RocksDB the broker writes none."""
-    copies = row["discarded_count"] or 0
-    if ROCKSDB_DESIGN not in row["designs"]:
+    copies = row.discarded_count or 0
+    if ROCKSDB_DESIGN not in row.designs:
         return str(copies)
     return f"{count(copies, 'copy', 'copies')}; what RocksDB drops has no copy: rmqtx audit lists it"
 
@@ -356,6 +390,6 @@ def _queue(first: int | None, end: int | None, following: int | None, lag: int |
     return f"{first} to {end}; {cursor}{behind}"
 
 
-def stores_table(rows: list[dict[str, Any]]) -> pa.Table:
+def stores_table(rows: list[StoreRow]) -> pa.Table:
     """The rows of STORES."""
-    return pa.Table.from_pylist(rows, schema=STORES)
+    return pa.Table.from_pylist([asdict(row) for row in rows], schema=STORES)

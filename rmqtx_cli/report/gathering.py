@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.reading import Coverage, NoteKind
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.audit.timeline import TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import Diagnosis, diagnosed_each
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
@@ -77,7 +78,7 @@ class Facts:
     stops: list[CheckStop] = field(default_factory=list)
     predicted: Mapping[str, Prediction] = field(default_factory=dict)
     queues: list[CheckQueue] = field(default_factory=list)
-    provenance: dict[str, Any] | None = None
+    provenance: Provenance | None = None
 
 
 @dataclass(slots=True)

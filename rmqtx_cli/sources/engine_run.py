@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engines import chosen_engine
 from rmqtx_cli.sources.provenance import MetaCarrier, take_provenance
@@ -28,7 +29,7 @@ class EngineRun:
 
     engine: StoreEngine
     progress: Progress | None
-    provenance: dict[str, Any] | None
+    provenance: Provenance | None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from rmqtx.verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
+from rmqtx.verdicts.audit.provenance import EngineFacts, Provenance, file_provenance, provenance, store_provenance
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class MetaCarrier(Protocol):
     """An output that may contain the provenance of its rows: a listing, or a report."""
 
-    meta: dict[str, Any] | None
+    meta: Provenance | None
 
     @property
     def voice(self) -> Voice:
@@ -41,7 +41,7 @@ _SECRET = re.compile(r"(?i)secret|password|passwd|token|credential|key")
 _HIDDEN = "(not written down)"
 
 
-def asked_options(context: typer.Context) -> dict[str, Any]:
+def asked_options(context: typer.Context) -> dict[str, object]:
     """The arguments and options of the command as JSON values, without secrets."""
     return {
         name: _plain(value)
@@ -76,7 +76,7 @@ def take_provenance(
     voice: Voice,
     is_wanted: bool = False,
     inputs: Sequence[Path] = (),
-) -> dict[str, Any] | None:
+) -> Provenance | None:
     """The provenance of the rows that follow: passed to the listing, and printed with --verbose or --hash.
 
     `inputs`: other files that the rows depend on; of a directory all its files.
@@ -110,7 +110,7 @@ def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[St
 
 def provenance_of_stores(
     context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
-) -> dict[str, Any]:
+) -> Provenance:
     """The provenance of a command over some stores."""
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(

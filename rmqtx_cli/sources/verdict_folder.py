@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import findings_table
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written, verdict_folder
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.output_places import OutputFolder
@@ -51,7 +52,7 @@ class _TakenProvenance:
     """Takes the provenance: a folder always has it. See `MetaCarrier`."""
 
     voice: Voice
-    meta: dict[str, Any] | None = None
+    meta: Provenance | None = None
     carries_meta: bool = True
 
 

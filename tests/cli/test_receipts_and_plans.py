@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rmqtx.repairs.plans.apply_plan import missing_stores
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.plan_file import read_plan
+from rmqtx.repairs.receipts.plan_file import StepWitness, read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.transaction import Transaction
@@ -51,7 +50,7 @@ def receipt(action: ActKind, row: dict[str, Any], outcome: str = "proved", **mor
     made = Receipt(
         action, row["transaction_id"], "broker-a@127.0.0.1:10911", producer_group="shop", topic=row["topic"],
         keys=row["keys"], reason="OPS-1", outcome=ActOutcome(outcome), state_before="PENDING",
-        witnesses_before=[{"kind": "half_copy", "store": "x", **_place(copy)} for copy in row["half_copies"]], **more,
+        witnesses_before=[StepWitness("half_copy", "x", **_place(copy)) for copy in row["half_copies"]], **more,
     )  # fmt: skip
     made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}).answered(0, None)
     return made
@@ -211,7 +210,7 @@ def test_a_plan_by_conditions_holds_what_hangs(rmqtx: Run, common: Path, tmp_pat
         assert (step.action, step.state, step.reason) == ("rollback", "PENDING", "OPS-1")
         assert step.half_copy is not None
         assert step.half_copy.queue_offset == row["half_copies"][-1]["queue_offset"]
-        assert [asdict(one) for one in step.witnesses] == witnesses_of(Transaction.of(row))
+        assert list(step.witnesses) == witnesses_of(Transaction.of(row))
     assert plan.made_from["command"] == "plan"
     assert result.out.count("rollback") == len(plan.steps)
     assert contents(common) == before

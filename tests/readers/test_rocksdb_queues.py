@@ -147,9 +147,9 @@ def test_stores_tells_the_ends_of_the_check_s_queues(name: str) -> None:
     assert [finding.code for finding in findings] == []
     claimed = claims(name)
     numbers = [claim[2] for claim in claimed if claim[0] == HALF_TOPIC]
-    assert (row["half_min_offset"], row["half_max_offset"]) == (min(numbers), max(numbers) + 1)
-    assert row["queues_count"] == len({claim[:2] for claim in claimed})
-    assert "RocksDB consume queues" in row["generation"]
+    assert (row.half_min_offset, row.half_max_offset) == (min(numbers), max(numbers) + 1)
+    assert row.queues_count == len({claim[:2] for claim in claimed})
+    assert "RocksDB consume queues" in row.generation
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ from rmqtx.repairs.plans.apply_plan import Application, application, missing_sto
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
-from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.plan_file import Plan, StepWitness
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
@@ -33,10 +33,10 @@ def now(**changed: dict[str, Any]) -> FakeMedium:
 def earlier(name: str, outcome: str, digest: str = "sha256:1", action: ActKind = ActKind.COMMIT) -> Receipt:
     """A receipt of an earlier run."""
     facts = row()["half_copies"][0]
-    witness = {"kind": "half_copy", **{key: facts[key] for key in ("store", "queue_id", "queue_offset")}}
+    witness = StepWitness.of({"kind": "half_copy", **facts})
     return Receipt(
         action, name, STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome), state_before="PENDING",
-        witnesses_before=[{**witness, "commit_log_offset": facts["commit_log_offset"]}],
+        witnesses_before=[witness],
         plan={"file": "elsewhere.json", "digest": digest},
     )  # fmt: skip
 

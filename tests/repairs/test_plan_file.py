@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.model.errors import BadText, UnreadableFile
-from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, Step, parse_plan, read_plan
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, PlanStore, Step, parse_plan, read_plan
 
 RECORD = {
     "store": "/s", "queue_id": 0, "queue_offset": 7, "commit_log_offset": 4096, "length_bytes": 300, "body_crc": 1,
@@ -24,7 +24,7 @@ STEP: dict[str, Any] = {
     ],
     "state": "PENDING", "flags": ["stalled"], "reason": "the ledger says done", "reason_from": "orders.db: id = 1",
 }  # fmt: skip
-STORE: dict[str, Any] = {
+STORE: PlanStore = {
     "store": "/s", "taken_time_ms": 1, "aborted": False, "broker_process": None,
     "half_cursors": [{"queue_id": 0, "next_queue_offset": 7}], "op_cursors": None,
     "segments": [{"base_offset": 0, "size_bytes": 1 << 30, "digest": "sha256:00"}],

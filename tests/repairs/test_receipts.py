@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from rmqtx.repairs.receipts import receipts
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.plan_file import RecordPlace
+from rmqtx.repairs.receipts.plan_file import RecordPlace, StepWitness
 from rmqtx.repairs.receipts.receipts import (
     RECEIPTS,
     Receipt,
@@ -24,7 +25,7 @@ from rmqtx.repairs.receipts.receipts import (
     table,
 )
 
-PLACE = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log_offset": 4711}
+PLACE: dict[str, Any] = {"store": "broker-a@h:1", "queue_id": 0, "queue_offset": 17, "commit_log_offset": 4711}
 
 
 def whole() -> Receipt:
@@ -32,12 +33,13 @@ def whole() -> Receipt:
     receipt = Receipt(
         ActKind.COMMIT, "7F000001", "broker-a@h:1", producer_group="shop", topic="orders", keys="k", reason="why",
         overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
-        named_copy=RecordPlace("broker-a@h:1", 0, 17, 4711, 300, 5), witnesses_before=[{"kind": "half_copy", **PLACE}],
+        named_copy=RecordPlace("broker-a@h:1", 0, 17, 4711, 300, 5),
+        witnesses_before=[StepWitness("half_copy", **PLACE)],
     )  # fmt: skip
     entry = receipt.asked("END_TRANSACTION", {"commitOrRollback": 8, "fromTransactionCheck": True, "topic": None})
     entry.answered(0, None)
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
-    receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
+    receipt.witnesses_after = [StepWitness("final_record", **PLACE)]
     receipt.outcome, receipt.notes, receipt.saved_message = ActOutcome.PROVED, ["a note"], "/x.json"
     receipt.settings, receipt.until_time_ms = [SettingChange("transactionCheckMax", "15", "1000000")], 1
     return receipt

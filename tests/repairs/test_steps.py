@@ -13,14 +13,14 @@ from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
 from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, RecordPlace, parse_plan
+from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, PlanStore, RecordPlace, parse_plan
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation, transaction
 
 FILES = "/data/rocketmq/store"
 
 
-def live_store(root: str = STORE) -> dict[str, Any]:
+def live_store(root: str = STORE) -> PlanStore:
     return {
         "store": root, "taken_time_ms": 1, "aborted": False, "broker_process": None, "half_cursors": None,
         "op_cursors": None, "segments": [],

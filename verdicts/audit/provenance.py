@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -41,6 +41,67 @@ _SMALL_FILES = (
 EDGES, WHOLE = "head, tail and length", "all bytes"
 
 
+class _Digested(TypedDict):
+    """A file that cannot be read has a null digest and the cause in `unreadable`."""
+
+    file: str
+    digest: str | None
+    digest_of: str
+    unreadable: NotRequired[str | None]
+
+
+class FileProvenance(_Digested):
+    """A file that a result was made from, other than a segment."""
+
+    size_bytes: int | None
+
+
+class SegmentProvenance(_Digested):
+    """A segment of a commit log that a result was made from."""
+
+    base_offset: int
+    size_bytes: int
+
+
+class StoreTaken(TypedDict):
+    """A store and when it was read: all that is known of the store of a live broker."""
+
+    store: str
+    taken_time_ms: int
+
+
+class StoreProvenance(StoreTaken):
+    """The state of the files of a store when they were read."""
+
+    broker_process: int | None
+    aborted: bool
+    commit_log_bytes: int
+    digest: str
+    segments: list[SegmentProvenance]
+    files: list[FileProvenance]
+
+
+class EngineValues(TypedDict):
+    """The JSON object of `EngineFacts`."""
+
+    name: str
+    split_bytes: int | None
+    splits_count: int | None
+
+
+class Provenance(TypedDict):
+    """What a result was made from and how: the JSON object beside it."""
+
+    custody_version: int
+    made_by: str
+    made_time_ms: int
+    command: str
+    options: dict[str, object]
+    engine: EngineValues
+    stores: list[StoreTaken]
+    inputs: list[FileProvenance]
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
     """The engine: its name, and how the bytes were split among its tasks. Units: bytes."""
@@ -49,7 +110,7 @@ class EngineFacts:
     split_bytes: int | None = None
     splits_count: int | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> EngineValues:
         """Return the values of a JSON object."""
         return {"name": self.name, "split_bytes": self.split_bytes, "splits_count": self.splits_count}
 
@@ -66,14 +127,14 @@ def tool() -> str:
 
 
 def provenance(
-    stores: list[dict[str, Any]],
+    stores: Sequence[StoreTaken],
     *,
     command: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     engine: EngineFacts,
     made_time_ms: int,
-    inputs: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
+    inputs: Sequence[FileProvenance] = (),
+) -> Provenance:
     """Return what a result is made from and how, as the values of a JSON object.
 
     Shape:  `stores` are results of `store_provenance`; `inputs`, results of `file_provenance`, are files beside the
@@ -87,12 +148,12 @@ def provenance(
         "command": command,
         "options": dict(sorted(options.items())),
         "engine": engine.facts(),
-        "stores": stores,
-        "inputs": inputs or [],
+        "stores": list(stores),
+        "inputs": list(inputs),
     }
 
 
-def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
+def store_provenance(store: Store, *, hash_all: bool = False) -> StoreProvenance:
     """Return the facts of one store: its state when it was read, its segments and small files, each with a digest.
 
     Shape:  if a broker holds the lock, `broker_process` is set, and the log may have grown since.
@@ -118,7 +179,7 @@ def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
     }
 
 
-def small_file_facts(store: Store) -> list[dict[str, Any]]:
+def small_file_facts(store: Store) -> list[FileProvenance]:
     """Return the facts of the small files beside the log that verdicts depend on, with a digest of all their bytes.
 
     Damage: as `store_provenance`.
@@ -126,12 +187,12 @@ def small_file_facts(store: Store) -> list[dict[str, Any]]:
     return [facts for name in _SMALL_FILES if (facts := _small_file_facts(store, name)) is not None]
 
 
-def file_provenance(file: Path) -> dict[str, Any]:
+def file_provenance(file: Path) -> FileProvenance:
     """Return the facts of a local file that a result was made from, with a digest of all its bytes.
 
     Damage: a file that cannot be read has a null digest and the cause in `unreadable`.
     """
-    facts: dict[str, Any] = {"file": as_text(file), "size_bytes": None, "digest": None, "digest_of": WHOLE}
+    facts: FileProvenance = {"file": as_text(file), "size_bytes": None, "digest": None, "digest_of": WHOLE}
     try:
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -178,8 +239,8 @@ def _whole_digest(file: OpenFile) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> SegmentProvenance:
+    facts: SegmentProvenance = {
         "file": segment.file, "base_offset": segment.base_offset, "size_bytes": segment.size_bytes,
         "digest": None, "digest_of": WHOLE if hash_all else EDGES,
     }  # fmt: skip
@@ -190,9 +251,9 @@ def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> 
     return facts
 
 
-def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
+def _small_file_facts(store: Store, name: str) -> FileProvenance | None:
     place = store.place(*name.split("/"))
-    facts: dict[str, Any] = {"file": place, "size_bytes": None, "digest": None, "digest_of": WHOLE}
+    facts: FileProvenance = {"file": place, "size_bytes": None, "digest": None, "digest_of": WHOLE}
     try:
         content = store.files.content(place, _SMALL_FILE_BYTES_MAX)
     except (OSError, SourceError) as error:
@@ -204,11 +265,11 @@ def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
     return {**facts, "size_bytes": len(content), "digest": f"sha256:{hashlib.sha256(content).hexdigest()}"}
 
 
-def _digest_of_all(segments: list[dict[str, Any]], small: list[dict[str, Any]]) -> str:
+def _digest_of_all(segments: list[SegmentProvenance], small: list[FileProvenance]) -> str:
     """Return one digest for a whole store, which does not depend on its directory."""
     digest = hashlib.sha256()
-    for facts in segments:
-        digest.update(f"{facts['base_offset']} {facts['size_bytes']} {facts['digest']}\n".encode())
+    for segment in segments:
+        digest.update(f"{segment['base_offset']} {segment['size_bytes']} {segment['digest']}\n".encode())
     for facts in small:
         digest.update(f"{name_of(facts['file'])} {facts['size_bytes']} {facts['digest']}\n".encode())
     return f"sha256:{digest.hexdigest()}"

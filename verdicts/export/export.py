@@ -5,7 +5,7 @@ Engine and split size may change the files; the rows are always the same, each o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,16 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import ALL_TABLES, column
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.traces.trace_scan import traces_of
-from rmqtx.verdicts.audit.provenance import with_provenance
-from rmqtx.verdicts.export.export_manifest import Done, Range, begin_of, replace_manifests, store_id, write_manifest
+from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
+from rmqtx.verdicts.export.export_manifest import (
+    Done,
+    Range,
+    RangeFile,
+    begin_of,
+    replace_manifests,
+    store_id,
+    write_manifest,
+)
 from rmqtx.verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
 from rmqtx.verdicts.export.partitions import PARTITIONINGS
 
@@ -68,7 +76,7 @@ class ExportJob:
     done: Done
     decompress: bool = False
     decoder: tuple[str, ...] = ()
-    provenance: dict[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -143,7 +151,7 @@ class ExportJob:
         begin_bytes, digest = begin_of(part.segment, min(_BEGIN_BYTES, end))
         done = Range(
             store_id(part.store), part.segment.base_offset, first, end, last_position, rows_count, begin_bytes, digest,
-            tuple({"name": file.name, "rows_count": file.rows_count} for file in written),
+            tuple(RangeFile(name=file.name, rows_count=file.rows_count) for file in written),
         )
         return _Waiting(done, written)
 
@@ -267,7 +275,7 @@ def export_snapshot(
     columns: tuple[str, ...],
     directory: Path,
     form: FileForm,
-    made_from: dict[str, Any],
+    made_from: Provenance,
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of a table, then replace the content of the directory; return rows of EXPORTED.
 
@@ -283,7 +291,7 @@ def export_snapshot(
     except BaseException:
         files.abort()
         raise
-    listed = tuple({"name": file.name, "rows_count": file.rows_count} for file in written)
+    listed = tuple(RangeFile(name=file.name, rows_count=file.rows_count) for file in written)
     rows_count = sum(file.rows_count for file in written)
     done = Range("snapshot", 0, 0, 0, None, rows_count, 0, "", listed)
     try:

@@ -7,11 +7,11 @@ So a run continues where the last one stopped, a later one adds only what is new
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -49,6 +49,13 @@ _RANGE = JsonForm(
 _SETTINGS_FORM = JsonForm("list of an export's settings", pa.map_(pa.string(), ANYTHING))
 
 
+class RangeFile(TypedDict):
+    """A data file of a range."""
+
+    name: str
+    rows_count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """An exported range of a segment.
@@ -65,7 +72,7 @@ class Range:
     rows_count: int
     begin_bytes: int
     begin_digest: str
-    files: tuple[dict[str, Any], ...] = ()
+    files: tuple[RangeFile, ...] = ()
 
     @property
     def name(self) -> str:
@@ -146,7 +153,7 @@ def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) ->
 
 
 @contextmanager
-def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Store]) -> Iterator[Done]:
+def opened_directory(directory: Path, settings: Mapping[str, object], stores: list[Store]) -> Iterator[Done]:
     """Open and lock an export directory; return its exported ranges after removing incomplete files.
 
     `settings`: all that determines the rows (table, columns, format); every run must have the same.
@@ -176,7 +183,7 @@ def _refuse_foreign(directory: Path, state: Path) -> None:
         raise BadRequest(f"{directory} is a file", advice="an export needs a directory")
 
 
-def _same_settings(path: Path, settings: dict[str, Any]) -> None:
+def _same_settings(path: Path, settings: Mapping[str, object]) -> None:
     if not path.exists():
         write_json(path, settings)
         return

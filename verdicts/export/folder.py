@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +88,7 @@ def on_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, facts: dict[str, Any]) -> None:
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
     """Write a small JSON file, completely or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
     with open(temporary, "w", encoding="utf-8") as stream:

@@ -5,8 +5,9 @@ Tables of many stay Arrow. mypy finds a misspelt column, and one that may be nul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from rmqtx.verdicts.model.advice import Advice
@@ -145,6 +146,11 @@ class Transaction:
     def newest_half(self) -> Copy | None:
         """Its newest half copy, whether or not that can be read."""
         return next(iter(newest_first(self.half_copies)), None)
+
+    @property
+    def witnesses(self) -> Iterator[Witness]:
+        """The records that prove its state."""
+        return chain(self.half_copies, self.op_marks, self.final_records, self.discard_copies)
 
     @property
     def offset_marks(self) -> list[OpMark]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypedDict, cast
 
 import pyarrow as pa
 
@@ -70,6 +70,120 @@ LEAVES = JsonForm("segment of a proof", pa.struct([
 _END = JsonForm("end of a proof", pa.struct([needed("merkle_root", _TEXT), needed("verdicts_count", _INT)]))
 
 
+class ShownSetting(TypedDict):
+    """A setting of a broker, with its origin."""
+
+    value: object
+    origin: str | None
+
+
+class DigestedFile(TypedDict):
+    """A small file that verdicts depend on."""
+
+    file: str
+    size_bytes: int | None
+    sha256: str
+
+
+class IndexFacts(TypedDict):
+    """An index file."""
+
+    file: str
+    slots_count: int
+
+
+class SegmentFacts(TypedDict):
+    """A segment of a commit log."""
+
+    file: str
+    base_offset: int
+    size_bytes: int
+
+
+class StoreFacts(TypedDict):
+    """A store of a proof: _STORE."""
+
+    store: str
+    taken_time_ms: int
+    begin_offset: int
+    end_offset: int
+    settings: dict[str, ShownSetting]
+    half_cursors: dict[str, int] | None
+    op_cursors: dict[str, int] | None
+    missing: list[list[int]]
+    files: list[DigestedFile]
+    index: list[IndexFacts]
+    segments: list[SegmentFacts]
+
+
+class ProofHead(TypedDict):
+    """The head of a proof: HEAD."""
+
+    proof_version: int
+    made_by: str
+    made_time_ms: int
+    command: str
+    at_ms: int | None
+    stores: list[StoreFacts]
+
+
+class ProofWitness(TypedDict):
+    """A witness of a verdict: _WITNESS."""
+
+    kind: str
+    store: int
+    segment: int
+    position_bytes: int
+    length_bytes: int
+    sha256: str
+    half_queue_offset: int | None
+
+
+class ProofVerdict(TypedDict):
+    """What the comparison needs of a verdict by name; the other fields are those of VALUES."""
+
+    transaction_id: str
+    store: int | None
+    state: str
+    witnesses: list[ProofWitness]
+
+
+class Bucket(TypedDict):
+    """A bucket of an index file: _BUCKET."""
+
+    kind: str
+    file: str
+    bucket: int
+    entries: int | None
+    sha256: str | None
+
+
+class NotFound(TypedDict):
+    """What was looked for in a store and not found: _NOT_FOUND."""
+
+    store: int
+    kinds: list[str]
+    from_offset: int
+    buckets: list[Bucket]
+
+
+class SegmentLeaves(TypedDict):
+    """The leaves of a segment: LEAVES."""
+
+    store: int
+    segment: int
+    chunk_bytes: int
+    chunks: list[int] | None
+    leaves: list[str]
+
+
+class ProofEnd(TypedDict):
+    """The end of a proof: _END."""
+
+    merkle_root: str
+    verdicts_count: int
+
+
 def as_line(value: Any) -> bytes:
     """Return a value as JSON on one line of ASCII."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
@@ -78,7 +192,7 @@ def as_line(value: Any) -> bytes:
 class ProofStream:
     """Writes the entries of a proof, and the digest of all bytes before its last line."""
 
-    def __init__(self, stream: IO[bytes], head: dict[str, Any]) -> None:
+    def __init__(self, stream: IO[bytes], head: ProofHead) -> None:
         self._stream, self._digest = stream, hashlib.sha256()
         self._is_first = True
         self._write(as_line(head)[:-1] + b',"verdicts":[')
@@ -117,12 +231,12 @@ class ProofReader:
         first = self._line()
         if not first.endswith(b',"verdicts":[\n'):
             raise BadText(f"{file} is not a proof: its first line does not end in \"verdicts\":[", file=file)
-        self.head: dict[str, Any] = HEAD.read(first[: -len(b',"verdicts":[\n')] + b"}", file)
+        self.head: ProofHead = HEAD.read(first[: -len(b',"verdicts":[\n')] + b"}", file)
         if self.head["proof_version"] != PROOF_VERSION:
             raise BadText(
                 f"{file}: a proof of version {self.head['proof_version']}, expected {PROOF_VERSION}", file=file
             )
-        self.end: dict[str, Any] = {}
+        self.end = ProofEnd(merkle_root="", verdicts_count=0)
         self.has_own_digest = False
 
     def _line(self) -> bytes:
@@ -150,13 +264,13 @@ class ProofReader:
         while (line := self._line()) != last:
             yield line.rstrip(b",\n")
 
-    def verdict(self, line: bytes) -> dict[str, Any]:
+    def verdict(self, line: bytes) -> ProofVerdict:
         """Return a verdict. Raises: BadText."""
-        return cast("dict[str, Any]", VERDICT.read(line, f"{self.file}, a verdict"))
+        return cast("ProofVerdict", VERDICT.read(line, f"{self.file}, a verdict"))
 
-    def leaves(self, line: bytes) -> dict[str, Any]:
+    def leaves(self, line: bytes) -> SegmentLeaves:
         """Return the entry of a segment. Raises: BadText."""
-        return cast("dict[str, Any]", LEAVES.read(line, f"{self.file}, a segment"))
+        return cast("SegmentLeaves", LEAVES.read(line, f"{self.file}, a segment"))
 
 
 @contextmanager

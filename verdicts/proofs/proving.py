@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, islice
@@ -24,7 +24,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.proofs import merkle
-from rmqtx.verdicts.proofs.proof_file import VALUES, ProofReader
+from rmqtx.verdicts.proofs.proof_file import VALUES, ProofReader, ProofVerdict, ProofWitness, ShownSetting, StoreFacts
 from rmqtx.verdicts.proofs.writing import KINDS, PROOF_COLUMNS, leaves_of, settings_shown, small_files
 
 
@@ -125,7 +125,7 @@ def prove(
 @dataclass(frozen=True, slots=True)
 class _Copy:
     number: int
-    facts: Mapping[str, Any]
+    facts: StoreFacts
     store: Store
 
     def compared(self, settings_of: SettingsOf) -> Iterator[Row]:
@@ -140,9 +140,10 @@ class _Copy:
             if files.get(one["file"]) != one["sha256"]:
                 yield self._differs("file", one["file"], one["sha256"], files.get(one["file"]))
         sizes = {one.base_offset: one.size_bytes for one in self.store.commit_log}
-        for one in self.facts["segments"]:
-            if sizes.get(one["base_offset"]) != one["size_bytes"]:
-                yield self._differs("size of a segment", one["file"], one["size_bytes"], sizes.get(one["base_offset"]))
+        for segment in self.facts["segments"]:
+            size = sizes.get(segment["base_offset"])
+            if size != segment["size_bytes"]:
+                yield self._differs("size of a segment", segment["file"], segment["size_bytes"], size)
         end = written_end_offset(self.store.commit_log)
         if end != self.facts["end_offset"]:
             yield self._differs("end of the log", None, self.facts["end_offset"], end)
@@ -161,7 +162,7 @@ class _Proving:
         self._numbers = {copy.store.root: copy.number for copy in copies}
         self._logs = [copy.store.log() for copy in copies]
 
-    def by_lookup(self, verdicts: Iterable[Row]) -> Iterator[Row]:
+    def by_lookup(self, verdicts: Iterable[ProofVerdict]) -> Iterator[Row]:
         """Look up the transactions by queues and index, and compare each."""
         left = iter(verdicts)
         while group := list(islice(left, _GROUP)):
@@ -170,13 +171,13 @@ class _Proving:
             for one in group:
                 yield from self._compared(one, rows.get(_key(one["transaction_id"], one["store"])))
 
-    def in_order(self, verdicts: Iterator[Row]) -> Iterator[Row]:
+    def in_order(self, verdicts: Iterator[ProofVerdict]) -> Iterator[Row]:
         """Judge everything again, and compare each verdict; an audit of the same bytes has the same order.
 
         A verdict that the audit lacks is passed, if one of the next _AHEAD verdicts is there.
         """
         reading = audit(self._stores, self._settings_of, at_ms=self.at_ms, columns=PROOF_COLUMNS)
-        ahead: deque[Row] = deque()
+        ahead: deque[ProofVerdict] = deque()
         for batch in reading:
             rows = self._by_key(pa.Table.from_batches([batch]))
             while rows:
@@ -200,20 +201,20 @@ class _Proving:
         found = rows.select(PROOF_COLUMNS).to_pylist()
         return {_key(one["transaction_id"], self._numbers.get(one["store"])): one for one in found}
 
-    def _compared(self, verdict: Row, row: Row | None) -> Iterator[Row]:
+    def _compared(self, verdict: ProofVerdict, row: Row | None) -> Iterator[Row]:
         name, differences = verdict["transaction_id"], list(self._other_bytes(verdict))
         if row is None:
             differences.append(_row(Result.DIFFERS, name, "verdict", expected=verdict["state"], actual="none"))
         else:
             differences.extend(
-                _row(Result.DIFFERS, name, one, row["store"], expected=_text(verdict[one]), actual=_text(row[one]))
-                for one in VALUES if verdict[one] != row[one]
+                _row(Result.DIFFERS, name, one, row["store"], expected=_text(verdict.get(one)), actual=_text(row[one]))
+                for one in VALUES if verdict.get(one) != row[one]
             )
             differences.extend(self._other_witnesses(verdict, row))
         store = None if verdict["store"] is None or row is None else row["store"]
         yield from differences or [_row(Result.SAME, name, "verdict", store, expected=verdict["state"])]
 
-    def _other_bytes(self, verdict: Row) -> Iterator[Row]:
+    def _other_bytes(self, verdict: ProofVerdict) -> Iterator[Row]:
         for one in verdict["witnesses"]:
             if not (0 <= one["store"] < len(self.copies)):
                 what = f"store of a {one['kind']}"
@@ -235,7 +236,7 @@ class _Proving:
                 yield _row(Result.DIFFERS, verdict["transaction_id"], f"bytes of the {one['kind']}", *place,
                            expected=one["sha256"], actual=digest)
 
-    def _other_witnesses(self, verdict: Row, row: Row) -> Iterator[Row]:
+    def _other_witnesses(self, verdict: ProofVerdict, row: Row) -> Iterator[Row]:
         proof = {
             (one["kind"], one["store"], self._offset(one), one["half_queue_offset"]) for one in verdict["witnesses"]
         }
@@ -249,10 +250,10 @@ class _Proving:
             yield _row(Result.DIFFERS, verdict["transaction_id"], "witness", row["store"],
                        expected=None if is_mine else named, actual=named if is_mine else None)
 
-    def _offset(self, one: Row) -> int | None:
+    def _offset(self, one: ProofWitness) -> int | None:
         try:
             segments = self.copies[one["store"]].facts["segments"]
-            return int(segments[one["segment"]]["base_offset"]) + int(one["position_bytes"])
+            return segments[one["segment"]]["base_offset"] + one["position_bytes"]
         except IndexError:
             return None
 
@@ -308,5 +309,5 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _setting(one: Mapping[str, Any] | None) -> str | None:
+def _setting(one: ShownSetting | None) -> str | None:
     return None if one is None else f"{one['value']} ({one['origin']})"

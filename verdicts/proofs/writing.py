@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as _encode
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,18 @@ from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.proofs import merkle
-from rmqtx.verdicts.proofs.proof_file import PROOF_VERSION, VALUES, ProofStream, as_line
+from rmqtx.verdicts.proofs.proof_file import (
+    PROOF_VERSION,
+    VALUES,
+    Bucket,
+    DigestedFile,
+    NotFound,
+    ProofHead,
+    ProofStream,
+    ShownSetting,
+    StoreFacts,
+    as_line,
+)
 
 #: The evidence lists of a transaction, with the kind of a witness in each.
 KINDS = {
@@ -86,9 +97,9 @@ class ProofWriter:
     ) -> None:
         self._stores = {store.root: _StoreProof.of(number, store) for number, store in enumerate(stores)}
         self._settings_of, self._is_whole, self._stream = settings_of, is_whole, stream
-        self._head = {
+        self._head: ProofHead = {
             "proof_version": PROOF_VERSION, "made_by": tool(), "made_time_ms": time.time_ns() // 1_000_000,
-            "command": command, "at_ms": at_ms,
+            "command": command, "at_ms": at_ms, "stores": [],
         }
         self._out: ProofStream | None = None
         self.verdicts_count = 0
@@ -127,7 +138,7 @@ class ProofWriter:
             self._out = ProofStream(self._stream, {**self._head, "stores": stores})
         return self._out
 
-    def _store(self, one: _StoreProof, reading: VerdictReading) -> dict[str, Any]:
+    def _store(self, one: _StoreProof, reading: VerdictReading) -> StoreFacts:
         store, cursors = one.store, check_cursors(one.store)
         return {
             "store": store.root, "taken_time_ms": store.taken_time_ms, "begin_offset": store.log_begin_offset,
@@ -195,7 +206,7 @@ class ProofWriter:
             f'{len(data)},"sha256":"{hashlib.sha256(data).hexdigest()}","half_queue_offset":{of_half}}}'
         )
 
-    def _not_found(self, rows: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    def _not_found(self, rows: pa.Table) -> Iterator[list[NotFound]]:
         """Yield what was looked for and not found: in the logs from the first half copy on, and in the index."""
         names = rows["transaction_id"].to_pylist()
         hashes = [
@@ -218,7 +229,7 @@ class ProofWriter:
             ]
 
 
-def _buckets(one: _StoreProof, wanted: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _buckets(one: _StoreProof, wanted: Mapping[str, int]) -> Iterator[Bucket]:
     """Yield the bucket of each hash in each index file. `wanted`: hashes of keys by kind of witness."""
     for kind, hashed in wanted.items():
         for index in one.index.files:
@@ -260,9 +271,9 @@ def record_bytes(log: SegmentedLog, segment: Segment, offset: int) -> bytes:
     return data[:length] if length <= len(data) else log.read(offset, length)
 
 
-def settings_shown(settings: BrokerSettings) -> dict[str, dict[str, Any]]:
+def settings_shown(settings: BrokerSettings) -> dict[str, ShownSetting]:
     """Return the settings of a store's broker with their origins, as the values of a JSON object."""
-    shown = {}
+    shown: dict[str, ShownSetting] = {}
     for one in fields(settings):
         if one.name not in ("origin", "defaults", "given"):
             value = getattr(settings, one.name)
@@ -282,11 +293,11 @@ def leaves_of(segment: Segment, chunks: Sequence[int] | None, size_bytes: int = 
         return list(pool.map(hashed, numbers))
 
 
-def small_files(store: Store) -> list[dict[str, Any]]:
+def small_files(store: Store) -> list[DigestedFile]:
     """Return the small files that verdicts depend on, each with the digest of its bytes."""
     return [
         {
-            "file": _below(store, str(file["file"])), "size_bytes": file["size_bytes"],
+            "file": _below(store, file["file"]), "size_bytes": file["size_bytes"],
             "sha256": str(file["digest"]).removeprefix("sha256:"),
         }
         for file in small_file_facts(store) if file["digest"] is not None

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.storage.places import is_uri
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob, export_snapshot
 from rmqtx.verdicts.export.export_manifest import Done, opened_directory
 from rmqtx.verdicts.export.folder import STATE_DIRECTORY, write_json
@@ -90,9 +90,9 @@ def _check(kind: FilesOptions, to: str) -> None:
         )
 
 
-def _settings_kind(kind: FilesOptions, table: Table, columns: list[str], voice: Voice) -> dict[str, Any]:
+def _settings_kind(kind: FilesOptions, table: Table, columns: list[str], voice: Voice) -> dict[str, object]:
     """Settings that must not change when an export is continued."""
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "table": table.value, "columns": columns, "format": kind.output_format.value, "body": kind.body.value,
         "timestamps": kind.form.timestamps,
     }  # fmt: skip
@@ -107,7 +107,7 @@ def _settings_kind(kind: FilesOptions, table: Table, columns: list[str], voice: 
 
 def _settings(
     kind: FilesOptions, files: TracedStoreOptions, table: Table, columns: list[str], voice: Voice
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the settings that must not change when an export is continued."""
     topic = {} if files.trace_topic is None else {"trace_topic": files.trace_topic}
     return {**_settings_kind(kind, table, columns, voice), **topic}
@@ -143,7 +143,7 @@ class _ExportRun:
     columns: list[str]
     directory: Path
     form: FileForm
-    facts: dict[str, Any]
+    facts: Provenance
     decoder: tuple[str, ...]
 
     def reading(
@@ -168,7 +168,10 @@ class _ExportRun:
         return ExportJob(
             self.table.value, tuple(self.columns), str(self.directory), self.form, done,
             body is Bodies.INFLATED or bool(self.decoder), self.decoder,
-            {name: self.facts[name] for name in ("custody_version", "made_by", "command")},
+            {
+                "custody_version": self.facts["custody_version"], "made_by": self.facts["made_by"],
+                "command": self.facts["command"],
+            },
         )
 
 
@@ -191,7 +194,7 @@ def _columns(table: Table, fields: str | None, *, with_body: bool, is_decoded: b
     return [*with_bodies, *(["body_decoded"] if is_decoded else [])]
 
 
-def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:
+def _stored_provenance(run: EngineRun, directory: Path) -> Provenance:
     """Write the provenance of the export into its directory and return it; each file contains its own range too."""
     assert run.provenance is not None
     write_json(directory / STATE_DIRECTORY / f"custody-{run.provenance['made_time_ms']}.json", run.provenance)

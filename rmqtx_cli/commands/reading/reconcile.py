@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from rmqtx.repairs.plans.draft_plan import Planner
 from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
 from rmqtx.spark_tasks.jobs.reconcile import FrameLedger
 from rmqtx.spark_tasks.jobs.reconcile import reconcile as reconcile_by_spark
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED, by_outcome
 from rmqtx_cli.commands.declared.data import LedgerOptions, ReconcileCommand, WantedOptions
@@ -175,7 +176,7 @@ def _assert_fits(query: LedgerQuery, fit: LedgerFit) -> None:
     query.assert_fits(fit)
 
 
-def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voice) -> None:
+def _write_plan(planner: Planner, facts: Provenance, file: Path, voice: Voice) -> None:
     plan = planner.plan(facts, time.time_ns() // 1_000_000)
     with open_stream(file) as stream:
         stream.write(plan.text().encode())

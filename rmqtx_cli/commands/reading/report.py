@@ -14,6 +14,7 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
+from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
@@ -43,7 +44,7 @@ class _Carrier:
     """Takes the provenance of what is read. See `MetaCarrier`."""
 
     voice: Voice
-    meta: dict[str, Any] | None = None
+    meta: Provenance | None = None
     carries_meta: bool = True
 
 

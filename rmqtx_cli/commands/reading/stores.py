@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest, NotAStore, SourceError
 from rmqtx.readers.storage.file_systems import expand, files_of
@@ -22,6 +21,7 @@ from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.pages.stores_table import (
     STORES,
     STORES_VIEW,
+    StoreRow,
     compared_copies,
     draw_stores,
     is_doubt,
@@ -60,7 +60,7 @@ def run(options: StoresCommand) -> int:
     return exit_status.DONE
 
 
-def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
+def _write(rows: list[StoreRow], listing: Listing) -> None:
     """Draw the stores for people, unless a format, columns or a condition is asked for."""
     if listing.format is OutputFormat.TABLE and listing.asked.fields is None and listing.where is None:
         with open_stream(listing.asked.output) as stream:

@@ -13,6 +13,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.provenance import (
     EDGE_BYTES,
     EngineFacts,
+    Provenance,
     as_json,
     file_provenance,
     provenance,
@@ -102,10 +103,10 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (copy / "commitlog" / "00000000000000000000").unlink()
     (facts,) = store_provenance(store)["segments"]
     assert facts["digest"] is None
-    assert "cannot open" in facts["unreadable"]
+    assert "cannot open" in str(facts["unreadable"])
 
 
-def facts_at(time_ms: int) -> dict[str, object]:
+def facts_at(time_ms: int) -> Provenance:
     stores = [store_provenance(opened("common-5.3.3"))]
     engine = EngineFacts("local", 1, 2)
     return provenance(stores, command="audit", options={"where": "x"}, engine=engine, made_time_ms=time_ms)
