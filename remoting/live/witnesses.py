@@ -89,7 +89,7 @@ class LiveWitnesses:
         self._pulled = PulledHalves()
         self._ops_known_from: int | None = None
         self._ops_end: int | None = None
-        self._ops_walked_from: int | None = None
+        self._ops_walked: tuple[int, int] | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
@@ -426,8 +426,8 @@ class LiveWitnesses:
         If the broker does not serve the queue, read the ops after the check's first half: no earlier op names one.
         """
         facts = self._facts
-        if self._ops_walked_from is not None:
-            return self._ops_walked_from, self._ops_walked_from
+        if self._ops_walked is not None:
+            return self._ops_walked
         op_begin, known_from = self._checked_ops_from(), self._ops_known_from
         if known_from is not None and known_from <= op_begin:
             return facts.op_cursor, facts.op_begin
@@ -442,10 +442,16 @@ class LiveWitnesses:
                 mine = [block.take(block.topic_is(OP_TOPIC) & (block.header("queue_id") == 0)) for block in blocks]
             except LogTooLong:
                 raise error from None
-            self._check_ops = [block.take(block.header("queue_offset") >= op_begin) for block in mine]
-            numbers = [int(block.header("queue_offset").min()) for block in self._check_ops if len(block)]
-            self._ops_walked_from = min(numbers, default=end)
-            return self._ops_walked_from, self._ops_walked_from
+            # The log may have records whose slots the queue lost: the check does not read them.
+            end = max(0, self._broker.max_offset(OP_TOPIC))
+            numbers = [block.header("queue_offset") for block in mine]
+            self._check_ops = [
+                block.take((read >= op_begin) & (read < end)) for block, read in zip(mine, numbers, strict=True)
+            ]
+            firsts = (int(block.header("queue_offset").min()) for block in self._check_ops if len(block))
+            begin = min(firsts, default=end)
+            self._ops_walked = (facts.op_cursor if facts.op_cursor > end else begin), begin
+            return self._ops_walked
         self._ops_known_from = op_begin
         return facts.op_cursor, facts.op_begin
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import witnesses
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.live_medium import LiveMedium
@@ -21,6 +21,8 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
+from tests.histories.damages import DAMAGES
+from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
 
 #: Two compressed copies that this broker put back stop its check, which passes op messages.
@@ -146,3 +148,25 @@ def test_a_check_without_a_usable_cursor_reads_each_half_copy(
     medium._half_ends = {one.broker.root: 0}
     with one.server:
         assert medium.check_cursors() == {one.broker.root: first_read}
+
+
+def test_records_of_op_messages_whose_slots_are_lost_are_not_read(tmp_path: Path, client: Client) -> None:
+    """4.3.0 and 4.4.0 do not serve the op queue, so the log is read; the op cursor is behind the queue that is left.
+
+    The check does not read the op message that an act writes before this cursor.
+    """
+    one = Served(STOPPED, tmp_path, client)
+    DAMAGES["zeroed end of the op queue"](Path(one.store.root), 0.9)
+    one.answers.store = open_store(one.store.root)
+    name = by_copy(one)[24]
+    served = one.answers._slots
+
+    def unserved(request: Frame) -> Frame:
+        return response(request) if request.fields["topic"] == OP_TOPIC else served(request)
+
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = unserved
+    with one.server:
+        (act,) = checked(one, ActKind.COMMIT, name)
+    (refusal,) = act.refusals
+    assert refusal.guard == "cannot-be-written"
+    assert "the op cursor 11 is after the end of the op queue, so the check does not read op message 9" in refusal.why
