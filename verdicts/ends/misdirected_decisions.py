@@ -53,6 +53,12 @@ def misdirected_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> 
         for final in lookup.namesakes(list(named.values()))
         if (place := int(named_offsets(final)[0])) in named
     }
+    # Records without UNIQ_KEY are in no index under an id.
+    known = kept.finals.select(["prepared_transaction_offset", "commit_log_offset", "store_time_ms"]).to_pylist()
+    found |= {
+        _decision(store, named[place], final["commit_log_offset"], final["store_time_ms"])
+        for final in known if (place := final["prepared_transaction_offset"]) in named
+    }
     return sorted(found, key=lambda decision: decision.final_offset)
 
 
@@ -82,10 +88,10 @@ def names_of(named: Block) -> list[tuple[str, str]]:
 
 def misdirected_decision(store: str, named: Block, final: Block) -> MisdirectedDecision:
     """Return the decision that a final makes on a record; both blocks contain one record."""
+    return _decision(store, named, int(final.commit_log_offsets[0]), int(final.header("store_time_ms")[0]))
+
+
+def _decision(store: str, named: Block, final_offset: int, final_time_ms: int) -> MisdirectedDecision:
     return MisdirectedDecision(
-        store,
-        int(named.header("queue_id")[0]),
-        int(named.header("queue_offset")[0]),
-        int(final.commit_log_offsets[0]),
-        int(final.header("store_time_ms")[0]),
+        store, int(named.header("queue_id")[0]), int(named.header("queue_offset")[0]), final_offset, final_time_ms
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rmqtx.verdicts.ends.misdirected_decisions import unexplained_numbers
+from rmqtx.readers.log.record_block import Block
+from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions, unexplained_numbers
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, StoreView
@@ -17,6 +19,18 @@ from rmqtx.verdicts.transactions.judge import judge
 from tests.forge.stores import opened, settings_of
 from tests.representatives import each_store
 from tests.verdicts.truth import audited
+
+
+class WithoutNames:
+    """Records as those without UNIQ_KEY, which no index has under an id."""
+
+    def __init__(self, files: DerivedFiles) -> None:
+        self.numbered = files.numbered
+
+    def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
+        """See `RecordLookup`."""
+        assert named
+        return iter(())
 
 
 def looked_up(name: str) -> tuple[Witnesses, StoreView]:
@@ -54,3 +68,14 @@ def test_no_decision_on_another_record_turns_what_a_final_explains(name: str) ->
     assert others
     assert judged(kept, view, explained).equals(judged(kept, view, []))
     assert not judged(kept, view, others).equals(judged(kept, view, []))
+
+
+def test_a_decision_on_another_record_of_a_transaction_without_an_id_is_found() -> None:
+    """Its COMMIT record is known already: without it, the second op message looked like a rollback (`conflict`)."""
+    facts = store_facts(opened("masked-5.3.3"), settings_of("masked-5.3.3"))
+    with DerivedFiles(facts) as files:
+        found = files.transactions_of([row["transaction_id"] for row in audited("masked-5.3.3")])
+        kept = files.witnesses({identity: topic for one in found.values() for identity, topic in one.items()})
+        wanted = misdirected_decisions(facts.store.root, kept, files)
+        assert wanted
+        assert misdirected_decisions(facts.store.root, kept, WithoutNames(files)) == wanted
