@@ -95,11 +95,10 @@ def _owner(facts: LiveStore, number: int) -> int | None:
     """Return the commit-log offset of the half message in a slot; NOWHERE beyond the queue; None if unknown."""
     broker = facts.broker
     try:
-        end = broker.max_offset(HALF_TOPIC)
-        asked = min(number, end - 1)
-        for block in blocks_of([broker.pull(HALF_TOPIC, 0, asked, 1).body], facts.root, []) if asked >= 0 else ():
-            place = int(block.commit_log_offsets[0])
-            return place if asked == number else NOWHERE
+        if number >= broker.max_offset(HALF_TOPIC):
+            return NOWHERE
+        for block in blocks_of([broker.pull(HALF_TOPIC, 0, number, 1).body], facts.root, []):
+            return int(block.commit_log_offsets[0])
     except Refused:
         pass
     return None

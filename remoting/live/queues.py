@@ -70,13 +70,34 @@ def _pulls(
             if pulled.status == "none":  # the queue ends here
                 return
             following = _following(pulled, place, stop, gaps, topic, queue_id)
-            yield following, pulled.body
+            if pulled.status == "found" and len(cut(pulled.body)[0]) < following - place:
+                yield from _one_by_one(broker, topic, queue_id, place, following, pace, gaps)
+            else:
+                yield following, pulled.body
             if following >= stop:
                 break
             stride = max(1, min(stride, following - place))
             place = following
             pace.wait()
             pulled = broker.pull(topic, queue_id, place, stop - place)
+
+
+def _one_by_one(
+    broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield what `_pulls` does, for a range of which one pull gave fewer records than it has entries.
+
+    A broker passes an entry whose record it cannot read, and in that pull the others that lead into the same file of
+    the log. Source: store/DefaultMessageStore.java getMessage (nextPhyFileStartOffset).
+    """
+    place = begin
+    while place < end:
+        pace.wait()
+        pulled = broker.pull(topic, queue_id, place, 1)
+        if pulled.status == "none":
+            return
+        place = _following(pulled, place, end, gaps, topic, queue_id)
+        yield place, pulled.body
 
 
 def _following(pulled: Pulled, place: int, stop: int, gaps: list[UnreadEntries], topic: str, queue_id: int) -> int:

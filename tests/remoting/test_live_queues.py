@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,11 +13,13 @@ from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import half_numbers
 from rmqtx.remoting.live.queues import OpsUnreadable, ops, records
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
+from rmqtx.verdicts.model.half_numbers import NOWHERE
 from tests.forge.stores import copy_of
 from tests.remoting.fake import Answer, FakeServer, response
 
@@ -203,3 +206,35 @@ def test_records_behind_bytes_that_are_none_are_read(bodies: list[bytes]) -> Non
     assert sorted(block.commit_log_offsets.tolist()) == sorted(offsets_of([bodies[n] for n in (3, 5, 6, 7)]))
     assert [(finding.code, finding.length_bytes) for finding in findings] == [("record-damaged", 390),
                                                                             ("record-damaged", 100)]  # fmt: skip
+
+
+def test_entries_that_a_pull_passes_are_gaps_and_hide_no_others(bodies: list[bytes]) -> None:
+    """Behind a record that it cannot read, a broker passes those in the same file of the log, in that pull only."""
+    queue, gone, file = Queue(bodies), 40, range(40, 47)
+
+    def passing(request: Frame) -> Frame:
+        place, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
+        stop = min(place + count, place + 32, len(bodies))
+        left = [number for number in range(place, stop) if not place <= gone <= number or number not in file]
+        if not left:
+            return queue._response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, stop)
+        return queue._response(request, ResponseCode.SUCCESS, stop, b"".join(bodies[number] for number in left))
+
+    found, gaps, _ = read(passing, 100)
+    assert found == offsets_of(bodies[:gone] + bodies[gone + 1:100])
+    assert gaps == [UnreadEntries(HALF_TOPIC, 0, gone, gone + 1)]
+
+
+def test_a_number_behind_the_queue_has_no_slot_whatever_its_last_slot_leads_to(bodies: list[bytes]) -> None:
+    """The copy of a check got no slot because the last one leads behind the log: the row was LOST or PENDING."""
+    queue = Queue(bodies, gone=range(len(bodies) - 1, len(bodies)))
+
+    def served(request: Frame) -> Frame:
+        if request.code == RequestCode.GET_MAX_OFFSET:
+            return response(request, offset=str(len(bodies)))
+        return queue.pulled(request)
+
+    with FakeServer(served) as server, Client() as client:
+        facts = SimpleNamespace(broker=Broker(client, server.address, "broker-a", "c"), root="broker-a")
+        assert half_numbers._owner(facts, len(bodies)) == NOWHERE  # type: ignore[arg-type]
+        assert half_numbers._owner(facts, len(bodies) - 1) is None  # type: ignore[arg-type]
