@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,19 @@ def test_a_command_computes_each_once(
     result = rmqtx(*(words.get(word, word) for word in arguments))
     assert result.status == 0
     assert calls == Counter(supports_of=rules, check_cursors=1, apply=conditions)
+
+
+@pytest.mark.parametrize("arguments", [("pending",), ("show", "half:0", "--store"), ("check",)])
+def test_the_facts_of_a_store_are_read_once_also_if_its_log_is_scanned(
+    arguments: tuple[str, ...], rmqtx: Run, common: Path, tmp_path: Path, calls: Counter[str]
+) -> None:
+    store = shutil.copytree(common, tmp_path / "store")
+    for file in (store / "consumequeue" / "RMQ_SYS_TRANS_OP_HALF_TOPIC" / "0").iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    assert "the log is scanned because" in rmqtx("pending", store).err
+    calls.clear()
+    rmqtx(*arguments, store)
+    assert calls["check_cursors"] == 1
 
 
 def test_the_line_that_names_diagnose_needs_no_column(rmqtx: Run, common: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -148,8 +148,21 @@ def audit(
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
+    begun = functools.partial(begin, stores, settings_of, at_ms=at_ms)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
-    batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    batches = _audit(reading, schema, plan, begun, at_ms, processes, temporary_directory, progress)
+    reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
+    return reading
+
+
+def audit_of(
+    facts: dict[str, StoreFacts], columns: Collection[str], progress: Progress | None = None
+) -> VerdictReading:
+    """Return what `audit` returns, by facts that were read already (`begin`)."""
+    stores = [one.store for one in facts.values()]
+    schema = chosen_schema(columns)
+    reading = VerdictReading(schema, [])
+    batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), None, None, None, progress)
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
@@ -158,14 +171,14 @@ def _audit(
     reading: VerdictReading,
     schema: pa.Schema,
     plan: SplitPlan,
-    settings_of: SettingsOf,
+    begun: Callable[[], dict[str, StoreFacts]],
     at_ms: int | None,
     processes: int | None,
     temporary_directory: str | None,
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
-    facts = begin(stores, settings_of, at_ms=at_ms)
+    facts = begun()
     report_begun(reading, facts.values())
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1

@@ -77,10 +77,11 @@ def pending(
     """
     is_scan = scan or at_ms is not None
     facts = {} if is_scan else begin(stores, settings_of, with_records=True)
+    unread = _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones, _OPEN_BYTES_MAX)
     if table is None:
-        reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
+        reading.batches = _scanned(reading, stores, settings_of, open_rows, unread, at_ms, progress)
     else:
         _return_memory()
         reading.undecidable = undecidable_of(table)
@@ -103,6 +104,7 @@ def open_transactions(
             `scanned_bytes_max`.
     """
     facts = begin(stores, settings_of)
+    unread = _unread(facts)
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
         findings += [one for one in wrong if one.code not in _OF_START]
@@ -112,7 +114,7 @@ def open_transactions(
         return open_rows(table)
     if scanned_bytes_max is not None and sum(log_bytes(store.commit_log) for store in stores) > scanned_bytes_max:
         return None
-    batches = _scanned(reading, stores, settings_of, None, None, open_rows)
+    batches = _scanned(reading, stores, settings_of, open_rows, unread)
     return pa.Table.from_batches(batches, reading.schema)
 
 
@@ -149,6 +151,7 @@ def show(
     is_scan = scan or at_ms is not None
     place = named_place(identity) if forms >= NameForms.PLACES else None
     facts = begin(stores, settings_of) if not is_scan or place is not None else {}
+    unread = {} if at_ms is not None else _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
     cell = keys_of_cell(identity) if forms >= NameForms.PLACES else ()
@@ -183,7 +186,7 @@ def show(
             return rows.filter(named if search is None else pc.or_(named, search.are_at(rows)))
 
         with_message_id = stores_of_message_id(stores, identity)
-        batches = _scanned(reading, stores, settings_of, at_ms, progress, chosen)
+        batches = _scanned(reading, stores, settings_of, chosen, unread, at_ms, progress)
         table = pa.Table.from_batches(batches, reading.schema)
     if not table.num_rows and shortened:
         table = pa.concat_tables(shortened)
@@ -209,6 +212,7 @@ def lookup(
     Order:  first half copy.
     """
     facts = begin(stores, settings_of)
+    unread = _unread(facts)
     reading = VerdictReading(TRANSACTIONS, [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
 
@@ -228,7 +232,7 @@ def lookup(
 
     table = None if scan else _by_derived_files(reading, facts, by_name, _SHOWN_BYTES_MAX, has_lost=True)
     if table is None:
-        reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
+        reading.batches = _scanned(reading, stores, settings_of, chosen, unread)
     else:
         reading.batches = _completed(chosen(table), reading, facts).to_batches()
     return reading
@@ -402,18 +406,31 @@ def _witnesses_of(facts: dict[str, StoreFacts], name: Callable[[list[DerivedFile
         return Witnesses.joined([part.witnesses(named) for part in files])
 
 
+def _unread(facts: dict[str, StoreFacts]) -> dict[str, StoreFacts]:
+    """Return the facts as they are before records are read, for a scan: what derived files add to them is left out."""
+    return {root: fact.unread() for root, fact in facts.items()}
+
+
 def _scanned(
     reading: VerdictReading,
     stores: list[Store],
     settings_of: SettingsOf,
-    at_ms: int | None,
-    progress: Progress | None,
     choose: Callable[[pa.Table], pa.Table],
+    unread: dict[str, StoreFacts],
+    at_ms: int | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Return the chosen rows of an audit; its findings and coverage are added to the reading."""
-    from rmqtx.verdicts.audit.local_audit import audit
+    """Return the chosen rows of an audit; its findings and coverage are added to the reading.
 
-    whole = audit(stores, settings_of, at_ms=at_ms, progress=progress, columns=reading.schema.names)
+    `unread`: the facts of the stores, if they were read already, as of now.
+    """
+    from rmqtx.verdicts.audit.local_audit import audit, audit_of
+
+    columns = reading.schema.names
+    if unread:
+        whole = audit_of(unread, columns, progress)
+    else:
+        whole = audit(stores, settings_of, at_ms=at_ms, progress=progress, columns=columns)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
     reading.predicted, whole.evidence = whole.predicted, reading.evidence

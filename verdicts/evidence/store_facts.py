@@ -165,6 +165,13 @@ class StoreFacts:
             idle_ops=idle_ops(self.findings),
         )
 
+    def unread(self) -> StoreFacts:
+        """Return a copy that does not grow while records are read into this one."""
+        return replace(
+            self, findings=[*self.findings], missing=[*self.missing], doubtful_ends=[*self.doubtful_ends],
+            misdirected_decisions=[*self.misdirected_decisions], doubtful_ids=[*self.doubtful_ids],
+        )  # fmt: skip
+
     @property
     def copies(self) -> MarkedCopies:
         """The copies that rmqtx redelivered: those that the scan found, else those that the index finds."""
