@@ -392,8 +392,10 @@ public final class Machine {
         }
     }
 
+    /** Where the check begins: TransactionalMessageBridge.fetchConsumeOffset. */
     private long cursor(String topic) {
-        return broker.getConsumerOffsetManager().queryOffset("CID_RMQ_SYS_TRANS", topic, 0);
+        long found = broker.getConsumerOffsetManager().queryOffset("CID_RMQ_SYS_TRANS", topic, 0);
+        return found == -1 ? store.getMinOffsetInQueue(topic, 0) : found;
     }
 
     /** Every record from a place of the log on, as the broker reads it. */
