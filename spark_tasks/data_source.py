@@ -19,21 +19,26 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import timestamp_schema
-from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
 from rmqtx.spark_tasks.session.tasks import working
 from rmqtx.spark_tasks.source.pushdown import TableScan
-from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
+from rmqtx.spark_tasks.source.read_options import (
+    AUDIT_TABLES,
+    CHANGE_TABLES,
+    LOG_TABLES,
+    SOURCE_TABLES,
+    ReadOptions,
+    parse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
     from pyspark.sql.types import StructType
 
     from rmqtx.readers.store.store import Store
-    from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 
 
 class RmqtxDataSource(DataSource):
@@ -59,18 +64,25 @@ class RmqtxDataSource(DataSource):
         """
         with marked():
             options = with_schema(parse_options(self.options), schema)
+            if options.table in CHANGE_TABLES:
+                raise BadRequest(
+                    f"the table {options.table} is only a stream", advice="use spark.readStream in place of spark.read"
+                )
             reader = PushingReader if options.pushes_filters else RmqtxReader
             return reader(_scan(options), schema)
 
-    def streamReader(self, schema: StructType) -> RmqtxStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the stream reader of a table.
 
         Raises: BadRequest.
         """
+        from rmqtx.spark_tasks.source.change_reader import ChangeStreamReader
         from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 
         with marked():
-            return RmqtxStreamReader(with_schema(parse_options(self.options), schema), schema)
+            options = with_schema(parse_options(self.options), schema)
+            reader = ChangeStreamReader if options.table in CHANGE_TABLES else RmqtxStreamReader
+            return reader(options, schema)
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
@@ -78,7 +90,7 @@ def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
 
     Raises: BadRequest.
     """
-    whole = ALL_TABLES[options.table]
+    whole = SOURCE_TABLES[options.table]
     table = spark_schema(timestamp_schema(whole) if options.has_timestamps else whole)
     kinds = {field.name: field.dataType for field in table}
     for field in schema:

@@ -311,6 +311,25 @@ TRANSACTIONS = pa.schema(
 #: What happens next, which depends on the moment of reading: null for a past time, and left out of tables that grow.
 FUTURE_COLUMNS = ("discard_at_ms", "next_event", "next_event_at_ms", "answer_effect")
 
+#: What a change of a verdict is: the first verdict, another state, another part of the verdict, or no verdict.
+CHANGE_NEW, CHANGE_STATE, CHANGE_DETAILS, CHANGE_GONE = "new", "state", "details", "gone"
+#: A stream: each row is a verdict that is new or has changed, with all its evidence.
+VERDICT_CHANGES = pa.schema(
+    [
+        column("sequence", pa.int64(), "number of the change in its stream, without gaps"),
+        column("changed_at_ms", pa.int64(), "reader's clock when the verdict was found"),
+        column(
+            "change", pa.string(),
+            "new: the first verdict on the transaction; state: another state; details: the same state with other "
+            "flags, advice, causes or evidence; gone: a new audit no longer finds the transaction, because its files "
+            "expired",
+            values=(CHANGE_NEW, CHANGE_STATE, CHANGE_DETAILS, CHANGE_GONE),
+        ),
+        column("state_before", pa.string(), "the state before the change; null for a new transaction", words="states"),
+        *(field for field in TRANSACTIONS if field.name not in FUTURE_COLUMNS),
+    ]
+)
+
 #: What a broker asks about the transactions of a group: a producer, a proxy in place of its clients, or nothing.
 PRODUCER, PROXY, NOBODY = "producer", "proxy", "nobody"
 #: Columns that only live brokers can fill.

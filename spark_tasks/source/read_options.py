@@ -13,7 +13,7 @@ import pyarrow as pa
 from rmqtx.readers.log.splits import SPLIT_BYTES
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import timestamp_schema
-from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.model.tables import ALL_TABLES, VERDICT_CHANGES
 from rmqtx.readers.model.units import parse_size_bytes, parse_time_ms
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.places import identity_of
@@ -25,9 +25,15 @@ from rmqtx.readers.store.store import TRACE_TOPIC, Store, open_all
 LOG_TABLES = frozenset({"records", "halves", "ops", "traces"})
 #: Tables that are the result of one audit over all the given stores.
 AUDIT_TABLES = frozenset({"transactions", "findings", "coverage"})
-_ALL = frozenset(ALL_TABLES)
+#: Tables of changes, which are only streams.
+CHANGE_TABLES = frozenset({"verdict_changes"})
+#: Every table of the data source.
+SOURCE_TABLES: dict[str, pa.Schema] = {**ALL_TABLES, "verdict_changes": VERDICT_CHANGES}
+_ALL = frozenset(SOURCE_TABLES)
+_JUDGED = AUDIT_TABLES | CHANGE_TABLES
 BODIES = ("none", "raw", "decompressed")
 _STREAM_BATCH_BYTES = 1 << 30
+_STREAM_BATCH_ROWS = 50_000
 
 #: Each option: the tables that it applies to, and its description.
 OPTIONS: dict[str, tuple[frozenset[str], str]] = {
@@ -37,8 +43,8 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "columns": (_ALL, "names separated by commas: only these columns are decoded"),
     "split_size": (_ALL, "size of commit log or queue for one task, like 64KiB; default: 128MiB"),
     "commitlog": (_ALL, "directory of the commit log of a single store, if not below its root; several with commas"),
-    "broker_conf": (AUDIT_TABLES, "the broker's configuration file, which is not in its store"),
-    "broker_version": (AUDIT_TABLES, "the broker's version, whose defaults apply to settings that are not given"),
+    "broker_conf": (_JUDGED, "the broker's configuration file, which is not in its store"),
+    "broker_version": (_JUDGED, "the broker's version, whose defaults apply to settings that are not given"),
     "from": (LOG_TABLES, "commit-log offset of the first record"),
     "to": (LOG_TABLES, "commit-log offset to end before"),
     "from_time": (LOG_TABLES, "first store time, ISO 8601 with a zone or epoch milliseconds"),
@@ -52,12 +58,16 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"records"}), "true to compute each body's CRC; also on if `columns` contains body_crc_matches",
     ),
     "trace_topic": (
-        AUDIT_TABLES | {"traces"}, "topic of the producers' message traces; default: RMQ_SYS_TRACE_TOPIC",
+        _JUDGED | {"traces"}, "topic of the producers' message traces; default: RMQ_SYS_TRACE_TOPIC",
     ),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
     "timestamps": (_ALL, "true for times as TIMESTAMP columns, named without _ms, in place of epoch milliseconds"),
     "push_filters": (_ALL, "true for a frame with a single query: its conditions limit what is read"),
     "max_bytes_per_batch": (LOG_TABLES, "streams: maximum size of commit log in one batch, like 256MiB"),
+    "max_rows_per_batch": (CHANGE_TABLES, "maximum number of changes in one batch; default: 50000"),
+    "checkpoint": (
+        CHANGE_TABLES, "a file on a disk of the driver for what was read and judged; each query needs one of its own",
+    ),
     "fail_on_data_loss": (LOG_TABLES, "streams: false to continue if files expired before they were read"),
 }
 
@@ -86,11 +96,13 @@ class ReadOptions:
     fails_on_data_loss: bool = True
     max_bytes_per_batch: int = _STREAM_BATCH_BYTES
     has_timestamps: bool = False
+    max_rows_per_batch: int = _STREAM_BATCH_ROWS
+    checkpoint: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The table's schema with the requested columns, in the requested order."""
-        whole = ALL_TABLES[self.table]
+        whole = SOURCE_TABLES[self.table]
         return pa.schema([whole.field(name) for name in self.columns])
 
     @property
@@ -114,8 +126,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         if name not in OPTIONS:
             raise BadRequest(f"the data source rmqtx has no option {name!r}", advice=_near(name, OPTIONS))
     table = given.get("table", "records").lower()
-    if table not in ALL_TABLES:
-        raise BadRequest(f"the data source rmqtx has no table {table!r}", advice=_near(table, ALL_TABLES))
+    if table not in SOURCE_TABLES:
+        raise BadRequest(f"the data source rmqtx has no table {table!r}", advice=_near(table, SOURCE_TABLES))
     for name in given:
         if table not in OPTIONS[name][0]:
             raise BadRequest(
@@ -145,6 +157,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         fails_on_data_loss=_parsed(given, "fail_on_data_loss", _truth, True),
         max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
         has_timestamps=has_timestamps,
+        max_rows_per_batch=_parsed(given, "max_rows_per_batch", _rows, _STREAM_BATCH_ROWS),
+        checkpoint=given.get("checkpoint"),
     )
 
 
@@ -170,6 +184,13 @@ def _offset(text: str) -> int:
     return int(cleaned)
 
 
+def _rows(text: str) -> int:
+    count = _offset(text)
+    if not count:
+        raise BadRequest("'0' rows are not a batch")
+    return count
+
+
 def _body(text: str) -> str:
     if text.lower() not in BODIES:
         raise BadRequest(f"{text!r} is not a value of body", advice=f"there are: {', '.join(BODIES)}")
@@ -184,7 +205,7 @@ def _truth(text: str) -> bool:
 
 def _columns(table: str, text: str | None, *, has_timestamps: bool) -> tuple[str, ...]:
     """Return the columns to decode, by their names without timestamps."""
-    names = ALL_TABLES[table].names
+    names = SOURCE_TABLES[table].names
     if text is None:
         return tuple(names)
     wanted = [name.strip().lower() for name in text.split(",") if name.strip()]

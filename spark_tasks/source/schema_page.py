@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.spark_tasks.session.schemas import spark_schema
-from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, OPTIONS
+from rmqtx.spark_tasks.source.read_options import (
+    AUDIT_TABLES,
+    CHANGE_TABLES,
+    LOG_TABLES,
+    OPTIONS,
+    SOURCE_TABLES,
+)
 
 #: The meaning of one row of each table.
 ROWS = {
@@ -26,6 +31,7 @@ ROWS = {
     "segments": "a file of the commit log, of a queue or of the index",
     "traces": "a line of a message trace: what a producer wrote about one of its transactions",
     "coverage": "a commit-log file, with the number of bytes that were decoded, skipped, damaged and not read",
+    "verdict_changes": "a verdict that is new or has changed",
 }
 
 _AUDITED = " All stores of the query are audited together: without one of them, rows of others may change."
@@ -50,7 +56,7 @@ otherwise both forms. Durations remain numbers. A time outside the years 1 to 99
 
 def page() -> str:
     """Return the page's text."""
-    return "\n".join([*_options(), "", *(line for table in ALL_TABLES for line in _table(table))])
+    return "\n".join([*_options(), "", *(line for table in SOURCE_TABLES for line in _table(table))])
 
 
 def _options() -> Iterator[str]:
@@ -59,13 +65,13 @@ def _options() -> Iterator[str]:
 
 
 def _tables_text(tables: frozenset[str]) -> str:
-    return "all" if tables == frozenset(ALL_TABLES) else ", ".join(name for name in ALL_TABLES if name in tables)
+    return "all" if tables == frozenset(SOURCE_TABLES) else ", ".join(name for name in SOURCE_TABLES if name in tables)
 
 
 def _table(name: str) -> Iterator[str]:
-    schema = ALL_TABLES[name]
-    more = _AUDITED if name in AUDIT_TABLES else ""
-    more += " Can be streamed." if name in LOG_TABLES else ""
+    schema = SOURCE_TABLES[name]
+    more = _AUDITED if name in AUDIT_TABLES | CHANGE_TABLES else ""
+    more += " Can be streamed." if name in LOG_TABLES else " Only a stream." if name in CHANGE_TABLES else ""
     yield f"## {name}\n\nOne row is {ROWS[name]}.{more}\n"
     yield "| column | Spark type | meaning |\n|---|---|---|"
     for field, spark_field in zip(schema, spark_schema(schema), strict=True):

@@ -20,7 +20,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch
 from rmqtx.spark_tasks.source.log_scan import conditions_of, rows_of_split
-from rmqtx.spark_tasks.source.read_options import LOG_TABLES, ReadOptions, opened
+from rmqtx.spark_tasks.source.read_options import CHANGE_TABLES, LOG_TABLES, ReadOptions, opened
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,7 +38,7 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.table not in LOG_TABLES:
-            names = ", ".join(sorted(LOG_TABLES))
+            names = ", ".join(sorted(LOG_TABLES | CHANGE_TABLES))
             raise BadRequest(
                 f"the table {options.table} cannot be streamed", advice=f"tables that can be streamed: {names}"
             )

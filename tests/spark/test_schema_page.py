@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.spark_tasks.source.read_options import SOURCE_TABLES
 from rmqtx.spark_tasks.source.schema_page import ROWS, page
 
 
@@ -18,4 +18,4 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_table_says_what_a_row_is() -> None:
-    assert set(ROWS) == set(ALL_TABLES)
+    assert set(ROWS) == set(SOURCE_TABLES)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
+from rmqtx.verdicts.model.state import State
 
 #: The columns of TRANSACTIONS that are followed; the others are null in followed verdicts.
 FOLLOWED = pa.schema([field for field in TRANSACTIONS if field.name not in FUTURE_COLUMNS])
@@ -34,9 +36,104 @@ CHANGES = pa.schema([
 _ROWS_MAX = 5_000
 _BEFORE = {"before_state": "state", "before_time_ms": "half_store_time_ms", "before_flags": "flags"}
 _PLACES = {name: VERDICT_COLUMNS.index(name) for name in (*KEY, *_BEFORE.values())}
-_Verdict = tuple[Any, ...]
+#: Columns of the reason, which can change with the check cursor although the verdict stays the same.
+_WHY = ("reason", "reason_code")
+_BUT_WHY = [place for place, name in enumerate(VERDICT_COLUMNS) if name not in _WHY]
+#: A verdict in the form of the database.
+Verdict = tuple[Any, ...]
 _Key = tuple[Any, ...]
 _Before = tuple[Any, ...]
+
+
+def visible(row: Verdict) -> Verdict:
+    """Return the part of a verdict, in the form of the database, whose change is reported.
+
+    The reason is not part of it: it contains the check cursor, which moves while the verdict stays the same.
+    """
+    return row if row[_PLACES["state"]] == State.UNDECIDABLE else tuple(row[place] for place in _BUT_WHY)
+
+
+def changed_rows(
+    database: FollowDatabase,
+    verdicts: pa.Table | None,
+    now: Sequence[Verdict],
+    before: Mapping[Verdict, int],
+    rows: Sequence[int],
+) -> Iterator[pa.Table]:
+    """Return some of the judged transactions as changes, and those that are gone.
+
+    Shape: CHANGES. `verdicts`, `now`: the new verdicts, twice, in one order; `before`: the old ones; `rows`: the
+           numbers of the new ones to return.
+    """
+    keys = partial(_key, database)
+    same = frozenset(now)
+    old = {keys(row): row for row in before if row not in same}
+    if verdicts is not None and rows:
+        chosen = verdicts.select(FOLLOWED.names).take(pa.array(rows, pa.int64()))
+        befores = _befores([old.get(keys(now[number])) for number in rows])
+        yield pa.table([*chosen.columns, pa.array([False] * len(rows)), *befores], schema=CHANGES)
+    left = {keys(row) for row in now}
+    gone = {key: row for key, row in old.items() if key not in left}
+    if gone:
+        yield _gone(gone)
+
+
+def _gone(rows: Mapping[_Key, Verdict]) -> pa.Table:
+    columns: dict[str, Any] = dict(zip(KEY, zip(*rows, strict=True), strict=True)) | dict(
+        zip(_BEFORE, _befores(list(rows.values())), strict=True)
+    )
+    arrays = [
+        columns[field.name] if isinstance(columns.get(field.name), pa.Array)
+        else pa.array(columns[field.name], field.type) if field.name in columns
+        else pa.array([True] * len(rows)) if field.name == "is_gone"
+        else pa.nulls(len(rows), field.type)
+        for field in CHANGES
+    ]  # fmt: skip
+    return pa.table(arrays, schema=CHANGES)
+
+
+def _befores(rows: Sequence[Verdict | None]) -> list[pa.Array]:
+    found = []
+    for name, column in _BEFORE.items():
+        values = [None if row is None else row[_PLACES[column]] for row in rows]
+        if column == "flags":
+            values = [None if text is None else text.split(",") if text else [] for text in values]
+        found.append(pa.array(values, CHANGES.field(name).type))
+    return found
+
+
+def _key(database: FollowDatabase, row: Verdict) -> _Key:
+    store, *others = (row[_PLACES[name]] for name in KEY)
+    return database.roots[store], *others
+
+
+def packed(changes: pa.Table) -> Iterator[tuple[int, bytes]]:
+    """Return rows of CHANGES as values for the database, each with its number of rows."""
+    for first in range(0, changes.num_rows, _ROWS_MAX):
+        part = changes.slice(first, _ROWS_MAX)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, CHANGES, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(part)
+        yield part.num_rows, sink.getvalue().to_pybytes()
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """Return the rows of a value of `packed`.
+
+    Raises: ValueError (pa.ArrowInvalid) or TypeError for another value.
+    """
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        table = stream.read_all()
+    if table.schema != CHANGES:
+        raise ValueError("the columns of a recorded change differ")
+    return table
+
+
+class Changes(Protocol):
+    """Where a following audit records what changed, in the database transaction that records the verdicts."""
+
+    def add(self, verdicts: pa.Table | None, now: Sequence[Verdict], before: Mapping[Verdict, int]) -> None:
+        """Record what changed in some judged transactions; see `changed_rows`."""
 
 
 class ChangeLog:
@@ -47,72 +144,15 @@ class ChangeLog:
         last = database.connection.execute("SELECT max(attempt) FROM changes").fetchone()[0]
         self._attempt = 0 if last is None else last + 1
 
-    def add(
-        self, verdicts: pa.Table | None, now: Sequence[_Verdict], before: Mapping[_Verdict, int]
-    ) -> None:
-        """Record what changed in some judged transactions, or all of them if the changes are whole.
-
-        `verdicts`, `now`: the new verdicts, twice, in one order; `before`: the old ones.
-        """
+    def add(self, verdicts: pa.Table | None, now: Sequence[Verdict], before: Mapping[Verdict, int]) -> None:
+        """Record what changed in some judged transactions, or all of them if the changes are whole."""
         whole = self.is_whole
-        same = frozenset(now)
-        old = {self._key(row): row for row in before if row not in same}
         rows = [number for number, row in enumerate(now) if whole or row not in before]
-        keys = {self._key(now[number]) for number in rows}
-        changed = self._changed(verdicts, now, rows, old) if verdicts is not None and rows else None
-        gone = self._gone([row for key, row in old.items() if key not in keys])
-        for batch in (changed, gone):
-            if batch is not None and batch.num_rows:
-                self._store(batch)
-
-    def _changed(
-        self, verdicts: pa.Table, now: Sequence[_Verdict], rows: list[int], old: Mapping[_Key, _Verdict]
-    ) -> pa.Table:
-        chosen = verdicts.select(FOLLOWED.names).take(pa.array(rows, pa.int64()))
-        befores = [old.get(self._key(now[number])) for number in rows]
-        return pa.table(
-            [*chosen.columns, pa.array([False] * len(rows)), *self._befores(befores)], schema=CHANGES
-        )
-
-    def _gone(self, rows: list[_Verdict]) -> pa.Table | None:
-        if not rows:
-            return None
-        keys = list(zip(*map(self._key, rows), strict=True))
-        columns: dict[str, Any] = dict(zip(KEY, keys, strict=True)) | dict(
-            zip(_BEFORE, self._befores(rows), strict=True)
-        )
-        arrays = [
-            columns[field.name] if isinstance(columns.get(field.name), pa.Array)
-            else pa.array(columns[field.name], field.type) if field.name in columns
-            else pa.array([True] * len(rows)) if field.name == "is_gone"
-            else pa.nulls(len(rows), field.type)
-            for field in CHANGES
-        ]  # fmt: skip
-        return pa.table(arrays, schema=CHANGES)
-
-    def _befores(self, rows: Sequence[_Verdict | None]) -> list[pa.Array]:
-        found = []
-        for name, column in _BEFORE.items():
-            values = [None if row is None else row[_PLACES[column]] for row in rows]
-            if column == "flags":
-                values = [None if text is None else text.split(",") if text else [] for text in values]
-            found.append(pa.array(values, CHANGES.field(name).type))
-        return found
-
-    def _key(self, row: _Verdict) -> _Key:
-        store, *others = (row[_PLACES[name]] for name in KEY)
-        return self._database.roots[store], *others
-
-    def _store(self, changes: pa.Table) -> None:
-        for first in range(0, changes.num_rows, _ROWS_MAX):
-            part = changes.slice(first, _ROWS_MAX)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, CHANGES, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-                writer.write_table(part)
-            self._database.connection.execute(
-                "INSERT INTO changes (attempt, rows_count, batch) VALUES (?, ?, ?)",
-                (self._attempt, part.num_rows, sink.getvalue().to_pybytes()),
-            )
+        for changes in changed_rows(self._database, verdicts, now, before, rows):
+            for count, data in packed(changes):
+                self._database.connection.execute(
+                    "INSERT INTO changes (attempt, rows_count, batch) VALUES (?, ?, ?)", (self._attempt, count, data)
+                )
 
     # -- what the table has -------------------------------------------------------------------------------------------
 
@@ -196,12 +236,9 @@ class ChangeLog:
         with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, check_same_thread=False)) as reader:
             for number, data in reader.execute("SELECT number, batch FROM changes ORDER BY number"):
                 try:
-                    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-                        table = stream.read_all()
-                except (pa.ArrowException, TypeError) as error:
+                    table = unpacked(data)
+                except (pa.ArrowException, TypeError, ValueError) as error:
                     raise self._database.changed(error) from error
-                if table.schema != CHANGES:
-                    raise self._database.changed("the columns of a recorded change differ")
                 yield number, table
 
     def _last_ones(self) -> dict[int, list[tuple[int, _Before]]]:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 #: A change of the file format changes this number.
 FORMAT_VERSION = 10
 _APPLICATION_ID = 0x524D5154  # "RMQT"
+_POLL_SECONDS = 0.1
 _HEAD = b"SQLite format 3\0"
 
 #: Columns of `verdicts` with joined words.
@@ -103,6 +105,11 @@ _SCHEMA = (
     "batch BLOB NOT NULL)",
     "CREATE INDEX verdicts_unsettled ON verdicts (state) WHERE state IN ('PENDING', 'LOST', 'UNDECIDABLE')",
 )
+#: The changes of a stream, by the number of the first change of each batch; only in its checkpoint.
+FEED_TABLE = (
+    "CREATE TABLE feed (first INTEGER PRIMARY KEY, rows_count INTEGER NOT NULL, at_ms INTEGER NOT NULL, "
+    "batch BLOB NOT NULL)"
+)
 _IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
 _CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
 #: The JSON columns of a store.
@@ -129,8 +136,8 @@ class FollowDatabase:
     Shape: `roots`: the stores' roots by number; `is_new`: nothing was judged yet.
     """
 
-    def __init__(self, path: str, stores: Sequence[Store]) -> None:
-        """Open the checkpoint of these stores, or create it.
+    def __init__(self, path: str, stores: Sequence[Store], *, wait_seconds: float = 0) -> None:
+        """Open the checkpoint of these stores, or create it. `wait_seconds`: how long it may be in use before.
 
         Raises: BadRequest if the file is no checkpoint, of other stores, of another version, or in use; UnwritableFile.
         """
@@ -140,7 +147,7 @@ class FollowDatabase:
         except OSError as error:
             raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
         try:
-            self._require_ours()
+            self._require_ours(time.monotonic() + wait_seconds)
             with self.naming_the_file():
                 self.connection = sqlite3.connect(path, isolation_level=None)
                 self._open(stores)
@@ -148,11 +155,15 @@ class FollowDatabase:
             os.close(self._lock)
             raise
 
-    def _require_ours(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadRequest(f"{self.path} is in use: another rmqtx follow uses this checkpoint") from None
+    def _require_ours(self, until: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise BadRequest(f"{self.path} is in use: another rmqtx uses this checkpoint") from None
+                time.sleep(_POLL_SECONDS)
         if os.pread(self._lock, len(_HEAD), 0) not in (b"", _HEAD):
             raise self._none()
 
@@ -186,7 +197,7 @@ class FollowDatabase:
         run("PRAGMA trusted_schema = OFF")
         found = {text for (text,) in run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
         later = {_IDENTITY_INDEX.replace("IF NOT EXISTS ", "").format(table) for table in IDENTIFIED}
-        if not set(_SCHEMA) <= found <= {*_SCHEMA, *later}:
+        if not set(_SCHEMA) <= found <= {*_SCHEMA, *later, FEED_TABLE}:
             raise self._none()
 
     def changed(self, why: object) -> BadText:

@@ -28,12 +28,12 @@ from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin
-from rmqtx.verdicts.follow.change_log import ChangeLog, forget_table
+from rmqtx.verdicts.follow.change_feed import ChangeFeed, require_no_feed
+from rmqtx.verdicts.follow.change_log import ChangeLog, Changes, Verdict, forget_table, visible
 from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, FollowDatabase, signed
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
-from rmqtx.verdicts.model.state import State
 
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000
@@ -41,11 +41,6 @@ _EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: Odd factors that distinguish the offsets of different lists in the digest.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 MakeReader = Callable[[int, Progress | None], SplitReader]
-_Verdict = tuple[Any, ...]
-_STATE = VERDICT_COLUMNS.index("state")
-#: Columns of the reason, which can change with the check cursor although the verdict stays the same.
-_WHY = ("reason", "reason_code")
-_BUT_WHY = [place for place, name in enumerate(VERDICT_COLUMNS) if name not in _WHY]
 _KEY = tuple(VERDICT_COLUMNS.index(name) for name in ("hash", "transaction_id", "producer_group", "topic"))
 
 
@@ -73,16 +68,16 @@ class FollowStep:
 class _Compared:
     """The verdicts on some transactions before (with their row numbers) and now, and those to report."""
 
-    before: dict[_Verdict, int]
+    before: dict[Verdict, int]
     verdicts: pa.Table | None = None
-    now: list[_Verdict] = field(default_factory=list)
+    now: list[Verdict] = field(default_factory=list)
     reported: pa.Table | None = None
 
 
 class Follower:
     """Follows some stores with an open checkpoint.
 
-    `changes`: where all changes are recorded for a table. Without it the table of this checkpoint is out of date.
+    `changes`: where all changes are recorded, for a table or a stream. A table that misses some is out of date.
     `make_reader`: returns what reads a number of new bytes; None: processes of this machine.
     """
 
@@ -92,7 +87,7 @@ class Follower:
         *,
         processes: int | None = None,
         chunk_transactions: int = CHUNK_TRANSACTIONS,
-        changes: ChangeLog | None = None,
+        changes: Changes | None = None,
         make_reader: MakeReader | None = None,
     ) -> None:
         self._database = database
@@ -116,7 +111,9 @@ class Follower:
         self, step: FollowStep, stores: list[Store], settings_of: SettingsOf, progress: Progress | None
     ) -> Iterator[pa.RecordBatch]:
         with self._database.naming_the_file():
-            if self._changes is None:
+            if not isinstance(self._changes, ChangeFeed):
+                require_no_feed(self._database)
+            if not isinstance(self._changes, ChangeLog):
                 forget_table(self._database)
             facts = begin(stores, settings_of)  # cursors before records
             logs = [LogFollower(self._database, store) for store in stores]
@@ -247,8 +244,8 @@ class Follower:
         ):
             verdicts = compared.verdicts = _without_times(judging.with_causes(judging.judged(witnesses)))
             now = compared.now = self._kept(verdicts, lone)
-            visible = {_visible(row) for row in before}
-            rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
+            shown = {visible(row) for row in before}
+            rows = [number for number, row in enumerate(now) if visible(row) not in shown]
             compared.reported = verdicts.take(pa.array(rows, pa.int64()))
             keys = {tuple(row[place] for place in _KEY) for row in before}
             new = sum(tuple(now[number][place] for place in _KEY) not in keys for number in rows)
@@ -261,7 +258,7 @@ class Follower:
         )
         return compared
 
-    def _kept(self, verdicts: pa.Table, lone: Mapping[str, int]) -> list[_Verdict]:
+    def _kept(self, verdicts: pa.Table, lone: Mapping[str, int]) -> list[Verdict]:
         """Return verdicts in the form of the table."""
         ids = verdicts["transaction_id"].combine_chunks()
         own = signed(identity_hashes(ids))
@@ -306,8 +303,3 @@ def evidence_digests(verdicts: pa.Table) -> Int64s:
         mixed ^= mixed >> np.uint64(31)
         np.add.at(result, np.asarray(pc.list_parent_indices(lists)).astype(np.int64), mixed)
     return result.view(np.int64)
-
-
-def _visible(row: _Verdict) -> _Verdict:
-    """Return the part of a verdict whose change is reported."""
-    return row if row[_STATE] == State.UNDECIDABLE else tuple(row[place] for place in _BUT_WHY)

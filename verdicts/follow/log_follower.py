@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -67,8 +67,8 @@ class LogFollower:
         Raises: FileChanged if the log was cut or replaced; UnreadableFile.
         """
         with self._database.transaction():
-            self._forget()
             self._require_same()
+            self._forget()
             self._place.offset = max(self._place.offset, self.store.log_begin_offset)
             self._keep_place()
 
@@ -100,17 +100,31 @@ class LogFollower:
         log = self.store.log()
         try:
             segment = log.segment_at(place.anchor)
-            if segment is None and self.store.commit_log and place.anchor < log.end_offset:
-                return  # its file has expired; the log begins later now
-            digest = _digest(self.store, place.anchor)
         finally:
             log.close()
-        if digest != place.digest:
-            file = self.store.root if segment is None else segment.file
-            position = None if segment is None else place.anchor - segment.base_offset
-            raise self._changed(
-                file, position, f"is not the log that was read: another record, or none, is at offset {place.anchor}"
-            )
+        writer, found = self._database.meta(self._writer_name), _signed(self.store, place.anchor)
+        if found is not None and found.digest == place.digest:
+            return
+        here = _writer(self.store) if found is None else found.writer
+        if segment is None and self.store.commit_log and place.anchor < self.store.commit_log[-1].end_offset:
+            # Its file has expired, and the log begins later now: nothing that was read is left to compare.
+            if writer is None or here in (None, writer):
+                return
+            now = f"all records here are later ones, of {here}"
+        elif found is None:
+            now = f"no record is there now, in a log of {here or 'no broker'}"
+        else:
+            now = f"a record of {here} is there now"
+        raise self._changed(
+            self.store.root if segment is None else segment.file,
+            None if segment is None else place.anchor - segment.base_offset,
+            "is not the log that was read: "
+            f"a record of {writer or 'another broker'} was at offset {place.anchor}, {now}",
+        )
+
+    @property
+    def _writer_name(self) -> str:
+        return f"writer:{self.number}"
 
     def _changed(self, file: str, position: int | None, what: str) -> FileChanged:
         return FileChanged(
@@ -182,9 +196,10 @@ class LogFollower:
             for split, found in splits.read(plan):
                 self._add(split, found)
             place.has_tail, place.end_offset = True, end
-            digest = _digest(self.store, place.offset)
-            if digest is not None:
-                place.anchor, place.digest = place.offset, digest
+            found = _signed(self.store, place.offset)
+            if found is not None:
+                place.anchor, place.digest = place.offset, found.digest
+                self._database.set_meta(self._writer_name, found.writer)
             for finding in self._carried:
                 self.keep(finding)
             self._keep_place()
@@ -346,17 +361,34 @@ def _end_of(split: Split) -> int:
     return end if found is None else max(begin, split.segment.base_offset + found[1])
 
 
-def _digest(store: Store, offset: int) -> str | None:
-    """Return a digest of the record at an offset; None if there is none, or if its properties are not written yet."""
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """What identifies a log: a digest of one record, and the address of the broker that wrote it."""
+
+    digest: str
+    writer: str
+
+
+def _signed(store: Store, offset: int) -> _Sign | None:
+    """Return the sign of the record at an offset; None without a record, or if its properties are not written yet."""
     log = store.log()
     try:
         block = block_at(log, offset)
         if block is None or end_in_zeros(block)[0]:
             return None
         data = log.read(offset, int(block.lengths[0]))
-        return hashlib.blake2b(data, digest_size=16).hexdigest()
+        return _Sign(hashlib.blake2b(data, digest_size=16).hexdigest(), str(block.store_hosts()[0]))
     finally:
         log.close()
+
+
+def _writer(store: Store) -> str | None:
+    """Return the address of the broker that wrote the first record of a log; None without any record."""
+    for segment in store.commit_log:
+        for block in SegmentScan(segment):
+            if len(block):
+                return str(block.take(np.array([0])).store_hosts()[0])
+    return None
 
 
 # Slots that queues get after a following audit has read their records: the broker writes queues after the log.
