@@ -57,19 +57,20 @@ def lookup(
     *,
     members: Sequence[BrokerAddresses] = (),
     pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None,
+    facts: Sequence[LiveStore] | None = None, with_check: bool = False,
 ) -> VerdictReading:
     """Return exactly these transactions as they are on the brokers now; no row for an id that no broker has.
 
     `members`: all addresses of the brokers' sets, whose producers are listed. `facts`: facts of each broker, if known.
-    Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms` and `causes`. Order: first half copy.
+    `with_check`: and what the check does next; else rows lack `discard_at_ms` and `causes`.
+    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
     def by_ids(sources: list[LiveWitnesses]) -> Named:
         return _named(sources, transaction_ids, only_ids=True)
 
-    return _reading(brokers, members, pace, by_ids, facts=facts, with_check=False)
+    return _reading(brokers, members, pace, by_ids, facts=facts, with_check=with_check)
 
 
 def pending(

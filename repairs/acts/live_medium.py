@@ -96,6 +96,8 @@ class LiveMedium:
         self._drained: set[str] = set()
         #: Ends of the logs when the claims were made: decisions before these offsets must be in the index by now.
         self._log_ends: dict[str, int] = {}
+        #: Whether a resume was sent: then look-ups show whether the check reaches the new copy.
+        self._has_resumed = False
         #: Up to where the half queues were read for copies that the check puts back.
         self._half_ends: dict[str, int] = {}
 
@@ -105,7 +107,9 @@ class LiveMedium:
         """See `Medium`."""
         self._live = [live_store(broker) for broker in self._brokers.values()]
         self._ahead = {}
-        reading = lookup(list(self._brokers.values()), transaction_ids, facts=self._live)
+        reading = lookup(
+            list(self._brokers.values()), transaction_ids, facts=self._live, with_check=self._has_resumed
+        )
         unread: dict[str, list[str]] = {root: [] for root in self._brokers}
         rows = [self._with_copies(Transaction.of(row), unread) for row in reading.table().to_pylist()]
         self._unread = {
@@ -352,6 +356,7 @@ class LiveMedium:
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
         """See `Medium`."""
+        self._has_resumed = True
         entry = receipt.asked("RESUME_CHECK_HALF_MESSAGE", {"msgId": named.message_id})
         answer = self._brokers[named.store].resume_check(named.message_id)
         entry.answered(answer.code, answer.remark)

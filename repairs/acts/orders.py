@@ -11,6 +11,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.next_event import NextEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class CheckedAct:
     Shape: `receipt` is None until the act was tried or finally refused. `closed`: half queue offsets of copies that
            the check had put back and that were closed after the act. `proof`: result of the last look-up;
            `whole_since`: when it first showed the whole effect; `is_effect_final`: whether the effect can no longer
-           change.
+           change. `next_event`: what happens to the transaction next, at the last look-up.
     """
 
     order: ActOrder
@@ -57,6 +58,7 @@ class CheckedAct:
     closed: set[int] = field(default_factory=set)
     proof: Proof | None = None
     whole_since: float | None = None
+    next_event: NextEvent | None = None
     is_effect_final: bool = False
 
     @property

@@ -23,6 +23,7 @@ from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
+from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.state import State
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -100,7 +101,7 @@ class _Watch:
                     lacking = next(filter(None, map(medium.not_in_queue, fresh)), None)
                     act.proof = act.proof if lacking is None else Proof(Seen.NOT_YET, lacking)
                 receipt = act.begun()
-                receipt.state_after, receipt.flags_after = row.state, list(row.flags)
+                receipt.state_after, receipt.flags_after, act.next_event = row.state, list(row.flags), row.next_event
                 receipt.witnesses_after = witnesses_of(row)
                 for left in act.proof.open_queue_offsets:
                     if left not in act.closed:
@@ -193,7 +194,8 @@ def _remarks(act: CheckedAct) -> list[str]:
         # The guard was overridden: the next round discards it, unless the reservation is raised before.
         is_too_old = resume_too_old(act.situation, act.order.request) is not None
         following = "the check discards it without asking, because of its age" if is_too_old else (
-            "the broker will check it again"
+            "the check does not reach it, because it stops at another half message: see rmqtx diagnose"
+            if act.next_event == NextEvent.STOPPED else "the broker will check it again"
         )
         return [f"a new half copy is in the half queue: {following}", *became]
     if not act.is_effect_final:

@@ -254,6 +254,20 @@ def test_a_resume_is_accepted_not_committed(journal: Journal) -> None:
     assert medium.acts == [(ActKind.RESUME, 0)]
 
 
+@pytest.mark.parametrize(("event", "words"), [
+    ("asked", "the broker will check it again"), ("stopped", "does not reach it, because it stops at another"),
+])  # fmt: skip
+def test_a_resume_tells_whether_the_check_reaches_the_new_copy(journal: Journal, event: str, words: str) -> None:
+    """4.5.2 accepts one behind a spoiled copy at which each of its rounds ends."""
+    facts = row("DISCARDED", discard_copies=[place(0, 999)])
+
+    def resumed(medium: FakeMedium, _word: str, _queue_offset: int) -> None:
+        medium.rows["T1"] |= {"half_copies": [place(7, 700), place(9, 900)], "state": "PENDING", "next_event": event}
+
+    (note,) = act(FakeMedium({"T1": facts}, on_act=resumed), journal, ActKind.RESUME).notes
+    assert words in note
+
+
 def test_an_override_is_in_the_receipt_and_lets_only_its_guard_pass(journal: Journal) -> None:
     medium = FakeMedium({"T1": row()}, around(producers=("p at 10.0.0.1:4",)), on_act=as_a_broker)
     assert act(medium, journal).outcome == "refused_by_guard"

@@ -21,6 +21,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
+from rmqtx.verdicts.model.next_event import NextEvent
 from tests.histories.damages import DAMAGES
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
@@ -170,3 +171,14 @@ def test_records_of_op_messages_whose_slots_are_lost_are_not_read(tmp_path: Path
     (refusal,) = act.refusals
     assert refusal.guard == "cannot-be-written"
     assert "the op cursor 11 is after the end of the op queue, so the check does not read op message 9" in refusal.why
+
+
+def test_a_look_after_a_resume_shows_whether_the_check_reaches_it(tmp_path: Path, client: Client) -> None:
+    """Other looks do not read what the check reads before."""
+    one = Served(STOPPED, tmp_path, client)
+    name = by_copy(one)[25]
+    medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
+    with one.server:
+        assert medium.look([name])[0].next_event != NextEvent.STOPPED
+        medium._has_resumed = True
+        assert medium.look([name])[0].next_event == NextEvent.STOPPED
