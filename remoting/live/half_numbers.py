@@ -7,7 +7,7 @@ message written after it proves an earlier one with the same number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 
 _EMPTY = np.empty(0, np.int64)
 _SLOTS_AT_ONCE = 1000
+_PULLED_SINGLY_MAX = 10_000
 
 
 class PulledHalves:
@@ -78,48 +79,56 @@ def live_half_numbers(
     numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
     rows = np.flatnonzero((numbers >= facts.half_cursor) & ~np.isin(places, pulled.places))
     owners = {number: _owner(facts, number) for number in np.unique(numbers[rows]).tolist()}
-    slots: dict[int, int] = {} if pulled.are_in_their_slots() else _slots_by_place(facts, pulled)
+    slots = slots_by_place(facts, pulled)
     shared: set[tuple[int, int]] = set()
     for number, place in zip(numbers[rows].tolist(), places[rows].tolist(), strict=True):
         owner = owners[number]
-        if owner is None or owner == place or place in slots:
+        if owner is None or owner[0] == place or place in slots:
             continue
         slots[place] = NO_SLOT
-        if owner >= 0:
-            shared |= {(number, place), (number, owner)}
+        if owner[1] == number:
+            shared |= {(number, place), (number, owner[0])}
     shared |= _named_too_early(kept, numbers, places)
     return _as_value(slots, sorted(shared), check_ops, facts.root)
 
 
-def _owner(facts: LiveStore, number: int) -> int | None:
-    """Return the commit-log offset of the half message in a slot; NOWHERE beyond the queue; None if unknown."""
+def _owner(facts: LiveStore, number: int) -> tuple[int, int] | None:
+    """Return the place and the number of the half message in a slot; NOWHERE beyond the queue; None if unknown."""
     broker = facts.broker
     try:
         if number >= broker.max_offset(HALF_TOPIC):
-            return NOWHERE
+            return NOWHERE, NOWHERE
         for block in blocks_of([broker.pull(HALF_TOPIC, 0, number, 1).body], facts.root, []):
-            return int(block.commit_log_offsets[0])
+            return int(block.commit_log_offsets[0]), int(block.header("queue_offset")[0])
     except Refused:
         pass
     return None
 
 
-def _slots_by_place(facts: LiveStore, pulled: PulledHalves) -> dict[int, int]:
+def slots_by_place(facts: LiveStore, pulled: PulledHalves) -> dict[int, int]:
     """Return by place the slot of each half message that was read from another slot than its number."""
+    if pulled.are_in_their_slots():
+        return {}
     number_of = dict(zip(pulled.places.tolist(), pulled.numbers.tolist(), strict=True))
-    found: dict[int, int] = {}
     try:
-        for begin, end in pulled.ranges:
-            while begin < end:
-                slots = facts.broker.slots(HALF_TOPIC, 0, begin, min(_SLOTS_AT_ONCE, end - begin)).slots
-                if not slots:  # not served (4.3.0, queues in RocksDB)
-                    return {}
-                places = {slot.commit_log_offset: slot.queue_offset for slot in slots}
-                found |= {place: slot for place, slot in places.items() if number_of.get(place, slot) != slot}
-                begin += len(slots)
+        places = [one for begin, end in pulled.ranges for one in _places(facts, begin, end)]
     except Refused:
         return {}
-    return found
+    return {place: slot for place, slot in places if number_of.get(place, slot) != slot}
+
+
+def _places(facts: LiveStore, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the places to which some slots lead, with the slots; where these are not served, from single pulls."""
+    while begin < end:
+        slots = facts.broker.slots(HALF_TOPIC, 0, begin, min(_SLOTS_AT_ONCE, end - begin)).slots
+        for slot in slots:
+            yield slot.commit_log_offset, slot.queue_offset
+        if not slots:  # 4.3.0, queues in RocksDB
+            break
+        begin += len(slots)
+    for number in range(begin, min(end, begin + _PULLED_SINGLY_MAX)):
+        for block in blocks_of([facts.broker.pull(HALF_TOPIC, 0, number, 1).body], facts.root, []):
+            yield int(block.commit_log_offsets[0]), number
 
 
 def _named_too_early(kept: Witnesses, numbers: Int64s, places: Int64s) -> set[tuple[int, int]]:

@@ -23,7 +23,7 @@ from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.properties import TRANSACTION_ID
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_delayed_half
-from rmqtx.readers.model.columns import IntegerSet, int64s
+from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
 from rmqtx.readers.model.releases import TIMERS
@@ -37,7 +37,7 @@ from rmqtx.readers.store.store import (
     TIMER_TOPIC,
 )
 from rmqtx.remoting.connections.batched_reads import Pace
-from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
+from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings, slots_by_place
 from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from rmqtx.remoting.live.record_reads import (
     HOLE_RECORDS_MAX,
@@ -389,7 +389,7 @@ class LiveWitnesses:
         begin = facts.checked_from
         self._read_halves_from(begin)
         op_cursor, op_begin = self._read_check_ops()
-        halves = [(block, block.header("queue_offset")) for block in self._check_halves if len(block)]
+        halves = self._with_slots(self._check_halves)
         found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
         op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._end_of_ops()))
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
@@ -397,10 +397,14 @@ class LiveWitnesses:
         stored_ops = ops_of_records(found, rules, first_op, op_end, least)
         if least and begins_again(stored_ops, facts.half_begin, facts.half_end, rules):
             blocks = self._reads.queue(HALF_TOPIC, 0, facts.half_begin, begin)
-            halves = [*((block, block.header("queue_offset")) for block in blocks), *halves]
+            halves = [*self._with_slots(blocks), *halves]
             begin = facts.half_begin
             stored_ops = ops_of_records(found, rules, first_op, op_end, 0)
-        stored = halves_of_records(halves, rules, begin, max(begin, facts.half_end))
+        stored = halves_of_records(
+            [(block.take(in_queue), slots[in_queue]) for block, slots in halves
+             if (in_queue := (slots >= begin) & (slots < facts.half_end)).any()],
+            rules, begin, max(begin, facts.half_end),
+        )  # fmt: skip
         state = CheckState(
             0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored, stored_ops
         )
@@ -408,6 +412,17 @@ class LiveWitnesses:
         places = [block.commit_log_offsets for block, _ in halves]
         slot_offsets = np.concatenate([np.zeros(0, np.int64), *places])
         return CheckWindow(state, stored.words, stored.diverted_count, slot_offsets=slot_offsets)
+
+    def _with_slots(self, blocks: Iterable[Block]) -> list[tuple[Block, Int64s]]:
+        """Half copies with the slots from which they were read; a slot can lead to a record with another number."""
+        slots = slots_by_place(self._facts, self._pulled)
+        found = []
+        for block in blocks:
+            numbers = block.header("queue_offset").astype(np.int64)
+            for row in np.flatnonzero(np.isin(block.commit_log_offsets, list(slots))).tolist():
+                numbers[row] = slots[int(block.commit_log_offsets[row])]
+            found += [(block, numbers)] if len(block) else []
+        return found
 
     def _end_of_ops(self) -> int:
         """The end of the op queue when it was read first."""

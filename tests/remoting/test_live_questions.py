@@ -21,13 +21,16 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import half_and_op_tables
 from rmqtx.remoting.live import lookups as live_lookups
 from rmqtx.remoting.live.store_facts import live_store
+from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.repairs.acts.check_ahead import check_of_broker
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.model.next_event import NextEvent
 from tests.brokers import corpus
+from tests.forge import damage
 from tests.forge.stores import copy_of
 from tests.histories.damages import DAMAGES
 from tests.histories.recording import recorded
@@ -385,3 +388,32 @@ def test_what_has_expired_from_a_queue_is_no_missing_evidence(tmp_path: Path, cl
         assert {row["transaction_id"] for row in looked_up.table().to_pylist()} == set(committed)
         assert [finding.line() for finding in looked_up.findings if finding.code == "entries-unread"] == []
     assert len(committed) > 5
+
+
+@pytest.mark.parametrize("are_slots_served", [True, False])
+def test_a_half_message_is_read_in_its_slot_also_if_its_number_is_behind_the_queue(
+    are_slots_served: bool, tmp_path: Path, client: Client
+) -> None:
+    """The last slot of 4.3.0 led behind the log, and the copy of its check that was written there had the next number.
+
+    The audit of the broker ended with an error.
+    """
+    one = Served("common-4.3.0", tmp_path, client)
+    file = damage.queue_files(tmp_path / "store", HALF_TOPIC)[-1]
+    used = file.read_bytes().rstrip(b"\0")
+    last = -(-len(used) // 20) * 20
+    damage.write_bytes(file, last - 60, file.read_bytes()[last - 20 : last] + bytes(40))
+    one.answers.store = store = open_store(tmp_path / "store")
+    if not are_slots_served:
+        one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with open_queue(store, HALF_TOPIC, 0) as queue, one.server:
+        behind = queue.max_offset + 1
+        facts = live_store(one.broker)
+        facts.half_cursor = 0
+        source = LiveWitnesses(facts)
+        source.window(is_whole=True)
+        window = source.check_window(check_rules((4, 3, 0)))
+        copy = window.state.halves.copy_at(behind - 2)
+        assert copy is not None
+        assert copy.queue_offset == behind
+        assert live_lookups.audit([one.broker]).table().num_rows

@@ -236,5 +236,5 @@ def test_a_number_behind_the_queue_has_no_slot_whatever_its_last_slot_leads_to(b
 
     with FakeServer(served) as server, Client() as client:
         facts = SimpleNamespace(broker=Broker(client, server.address, "broker-a", "c"), root="broker-a")
-        assert half_numbers._owner(facts, len(bodies)) == NOWHERE  # type: ignore[arg-type]
+        assert half_numbers._owner(facts, len(bodies)) == (NOWHERE, NOWHERE)  # type: ignore[arg-type]
         assert half_numbers._owner(facts, len(bodies) - 1) is None  # type: ignore[arg-type]
