@@ -24,7 +24,7 @@ from rmqtx_cli.commands.acting import apply
 from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 from tests.cli.test_progress import screen
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
@@ -201,7 +201,7 @@ def test_a_bar_counts_on_a_terminal_and_is_gone_afterwards(rmqtx: Run, common: P
     file = tmp_path / "plan.json"
     where = ("--store", str(common), "--broker-version", "5.3.3")
     assert rmqtx("plan", "rollback", "--all", *where, "--reason", "x", "-o", file).status == DONE
-    words = [*RMQTX, "apply", str(file), *where, "--to", str(tmp_path / "new"), "--yes"]
+    words = [*WARM, "apply", str(file), *where, "--to", str(tmp_path / "new"), "--yes"]
     status, text = on_terminal(words)
     assert status == DONE, text
     assert "proving: " in text

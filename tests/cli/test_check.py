@@ -27,6 +27,7 @@ from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.source import chosen_opener
 from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
+from tests.cli.program import WARM
 from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import copy_of, opened
 
@@ -334,7 +335,7 @@ def test_memory_survives_nonsense_and_keeps_the_latest(tmp_path: Path) -> None:
 
 
 def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
-    words = [sys.executable, "-m", "rmqtx_cli.main", "check", str(fifteen), "--state-dir", str(memory)]
+    words = [*WARM, "check", str(fifteen), "--state-dir", str(memory)]
     words += ["--timeout", "10m"]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:

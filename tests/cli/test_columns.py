@@ -11,7 +11,7 @@ import pytest
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 from tests.representatives import rest_is_slow
 
@@ -20,7 +20,7 @@ Stores = Callable[[str], Path]
 
 def shown(words: list[object], columns: int) -> list[str]:
     """The lines of stdout on a terminal of this width."""
-    every = [*RMQTX, *map(str, words)]
+    every = [*WARM, *map(str, words)]
     return on_terminal(every, with_stderr=False, COLUMNS=str(columns), NO_COLOR="1")[1].splitlines()
 
 

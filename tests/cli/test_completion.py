@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +16,10 @@ from rmqtx.repairs.acts.guards import GUARDS
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import app
 from rmqtx_cli.options import completion
+from tests.cli.program import WARM
 from tests.forge.stores import opened, settings_of
 
 Complete = Callable[..., list[str]]
-PROGRAM = "from rmqtx_cli.main import run; run()"
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def complete(tmp_path: Path) -> Complete:
         line = {"_RMQTX_COMPLETE": "complete_bash", "COMP_WORDS": f"rmqtx {' '.join(words)}", "HOME": str(tmp_path),
                 "COMP_CWORD": str(len(words))}  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=os.environ | line | environment, capture_output=True, text=True,
-            check=True,
+            [*WARM], env=os.environ | line | environment, capture_output=True, text=True, check=True
         )
         assert done.stderr == ""
         return done.stdout.split("\n") if done.stdout else []

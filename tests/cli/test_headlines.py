@@ -11,7 +11,7 @@ import pytest
 
 from rmqtx.readers.model.units import parse_time_ms, time_text
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 from tests.conftest import READ_AT_MS
 from tests.forge.damage import log_files
@@ -128,10 +128,10 @@ def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store
         (["decode", "half", common, "--limit", "9"], "9 rows (stopped at --limit 9)", "half  "),
         (["simulate", common, "--rounds", "2", "--at", moment], "2 rounds: 40 checked", "round  "),
     ):
-        _, text = on_terminal([*RMQTX, *map(str, words)], NO_COLOR="1", LINES="200")
+        _, text = on_terminal([*WARM, *map(str, words)], NO_COLOR="1", LINES="200")
         assert 0 < text.index(answer) < text.index(f"\n{head}"), words
         assert text.count(answer) == 1
-    _, text = on_terminal([*RMQTX, "audit", str(common)], NO_COLOR="1", LINES="24")
+    _, text = on_terminal([*WARM, "audit", str(common)], NO_COLOR="1", LINES="24")
     assert 0 < text.index("\nid  ") < text.index(" ROLLED_BACK, ")
 
 

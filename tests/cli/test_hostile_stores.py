@@ -7,13 +7,13 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.program import WARM
 from tests.forge.logs import Forge
 
 COMMANDS = (["audit"], ["verify"], ["pending"], ["check"], ["stores"])
@@ -29,7 +29,7 @@ def test_a_pipe_is_not_waited_for(common: Path, tmp_path: Path, name: str) -> No
     os.mkfifo(store / name)
     for words in COMMANDS if name == "lock" else COMMANDS[:1]:
         run = subprocess.run(
-            [sys.executable, "-m", "rmqtx_cli.main", *words, str(store)], capture_output=True, timeout=120, check=False,
+            [*WARM, *words, str(store)], capture_output=True, timeout=120, check=False,
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
         )
         assert run.returncode not in (70, -9), run.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rmqtx.verdicts.growing.tables import table_name, table_rows
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.spark.growing import Growing
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -82,7 +82,7 @@ def airflow_command(stores: Path, table: Path, checkpoint: Path) -> str:
     }  # fmt: skip
     names = {"STORES": str(stores), "TABLE": str(table), "CHECKPOINT": str(checkpoint)}
     command = eval(compile(ast.Expression(assigned["COMMAND"]), "COMMAND", "eval"), names)
-    return f'rmqtx() {{ {" ".join(RMQTX)} "$@"; }}\n{command}'
+    return f'rmqtx() {{ {" ".join(WARM)} "$@"; }}\n{command}'
 
 
 def test_the_job_of_airflow(common: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rmqtx_cli.commands.by_name import GROUPS, in_group
 from rmqtx_cli.main import ended, status_of
 from rmqtx_cli.words import exit_status, log_json
 from rmqtx_cli.words.command_names import LINES
+from tests.cli.program import WARM
 from tests.forge.stores import copy_of, unpacked
 
 DEAD = ("--broker", "127.0.0.1:1")
@@ -96,7 +97,7 @@ def test_every_line_is_an_object(
 
 
 def rmqtx(*arguments: object, **named: Any) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "rmqtx_cli.main", *map(str, arguments), "--log-json"]
+    words = [*WARM, *map(str, arguments), "--log-json"]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, **named)
 
 

@@ -13,7 +13,7 @@ import pytest
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, USAGE
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 from tests.conftest import MOMENT
 from tests.field import field_stores
@@ -105,7 +105,7 @@ def test_check_names_what_is_missing(rmqtx: Run, common: Path, tmp_path: Path) -
 
 
 def test_the_summary_of_an_audit_fits_into_a_narrow_terminal(common: Path) -> None:
-    _, shown = on_terminal([*RMQTX, "audit", str(common), "--limit", "1"], COLUMNS="60")
+    _, shown = on_terminal([*WARM, "audit", str(common), "--limit", "1"], COLUMNS="60")
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("group "))
     assert "pending" in lines[head]

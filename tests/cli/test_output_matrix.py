@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.test_outputs_arrive import closing as closing_streams
 from tests.cli.test_read_only import ACTS, READS
 from tests.forge.stores import copy_of
@@ -71,7 +71,7 @@ def lined(verb: str, number: int, store: Path, out: Path) -> tuple[str, ...]:
 
 def run(words: tuple[str, ...], **streams: object) -> subprocess.CompletedProcess[bytes]:
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | streams
-    return subprocess.run([*RMQTX, *words], check=False, timeout=120, **given)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([*WARM, *words], check=False, timeout=120, **given)  # type: ignore[call-overload,no-any-return]
 
 
 def emptied(place: Path) -> None:
@@ -134,7 +134,7 @@ def _without_stderr(line: Line) -> None:
 
 def _slow_reader(line: Line) -> None:
     with subprocess.Popen(
-        [*RMQTX, *line.words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        [*WARM, *line.words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
     ) as process:
         time.sleep(min(2.0, line.seconds * 1.5))
         found, _ = process.communicate(timeout=120)
@@ -162,7 +162,7 @@ def _full_folder(line: Line, verb: str, number: int, store: Path, place: Path, w
 
 def _signalled(line: Line, sent: signal.Signals, after_seconds: float) -> None:
     with subprocess.Popen(
-        [*RMQTX, *line.words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        [*WARM, *line.words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
     ) as process:
         time.sleep(after_seconds)
         process.send_signal(sent)

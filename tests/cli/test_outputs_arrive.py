@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import audited
 
@@ -34,7 +34,7 @@ def environment(unbuffered: str) -> dict[str, str]:
 
 def run(words: list[str], store: Path, unbuffered: str, **streams: object) -> subprocess.CompletedProcess[bytes]:
     arguments = [str(store) if word == "STORE" else word for word in words]
-    return subprocess.run([*RMQTX, *arguments], env=environment(unbuffered), check=False, **streams)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([*WARM, *arguments], env=environment(unbuffered), check=False, **streams)  # type: ignore[call-overload,no-any-return]
 
 
 def limiting(size_bytes: int) -> Callable[[], None]:
@@ -108,7 +108,7 @@ def test_a_pipe_that_does_not_block_gets_everything(common: Path, tmp_path: Path
     fcntl.fcntl(writer, fcntl.F_SETFL, os.O_NONBLOCK)
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     arguments = [str(common) if word == "STORE" else word for word in words]
-    process = subprocess.Popen([*RMQTX, *arguments], stdout=writer, env=environment(unbuffered))
+    process = subprocess.Popen([*WARM, *arguments], stdout=writer, env=environment(unbuffered))
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
         found = stream.read()

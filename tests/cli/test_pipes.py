@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.program import WARM
 from tests.representatives import rest_is_slow
-
-RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +21,7 @@ def test_a_closed_pipe_is_silent_success(common: Path, arguments: list[str]) -> 
     words = [str(common) if word == "STORE" else word for word in arguments]
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*RMQTX, *words, *([] if words == ["--help"] else ["--quiet"])], stdout=writer,
+    done = subprocess.run([*WARM, *words, *([] if words == ["--help"] else ["--quiet"])], stdout=writer,
                           stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
@@ -32,7 +30,7 @@ def test_a_closed_pipe_is_silent_success(common: Path, arguments: list[str]) -> 
 def test_a_closed_stderr_is_no_reason_to_stop(common: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*RMQTX, "pending", str(common)], stdout=subprocess.PIPE, stderr=writer, check=False)
+    done = subprocess.run([*WARM, "pending", str(common)], stdout=subprocess.PIPE, stderr=writer, check=False)
     os.close(writer)
     assert done.returncode == 0
     assert done.stdout
@@ -42,7 +40,7 @@ def test_a_full_disk_is_10(common: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*RMQTX, "audit", str(common), "--quiet"], stdout=full, stderr=subprocess.PIPE, text=True,
+        done = subprocess.run([*WARM, "audit", str(common), "--quiet"], stdout=full, stderr=subprocess.PIPE, text=True,
                               check=False)
     assert done.returncode == 10
     assert done.stderr.count("\n") == 1
@@ -53,7 +51,7 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
     """The lines that a command shows on a terminal of this width."""
     leader, follower = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen([*RMQTX, *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen([*WARM, *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment)
     os.close(follower)
     parts = []
     while True:
@@ -100,7 +98,7 @@ def test_completion_offers_commands(tmp_path: Path) -> None:
     environment = os.environ | {
         "_RMQTX_COMPLETE": "complete_bash", "COMP_WORDS": "rmqtx pen", "COMP_CWORD": "1", "HOME": str(tmp_path),
     }
-    done = subprocess.run(RMQTX, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*WARM], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["pending"]
     assert done.returncode == 0
 
@@ -110,7 +108,7 @@ def test_completion_offers_commands(tmp_path: Path) -> None:
 )
 def test_a_command_that_waits_for_changes_ends_without_a_reader(common: Path, words: tuple[str, ...]) -> None:
     """As `tail -f FILE | head` does with the next line: here no line comes, because nothing changes."""
-    arguments = [*RMQTX, words[0], str(common), *words[1:]]
+    arguments = [*WARM, words[0], str(common), *words[1:]]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(arguments, stdout=pipe, stdin=nothing, stderr=pipe) as process:
         assert process.stdout is not None

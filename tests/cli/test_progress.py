@@ -11,9 +11,9 @@ import pytest
 
 from rmqtx_cli.words import progress
 from rmqtx_cli.words.say import Voice
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 
-RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
 _ERASE = "\x1b[2K"
 
 
@@ -34,7 +34,7 @@ def screen(text: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", ["pending", "audit"])
 def test_no_bar_is_left_on_the_line_of_a_table(common: Path, verb: str) -> None:
-    status, text = on_terminal([*RMQTX, verb, str(common), "--wide"])
+    status, text = on_terminal([*WARM, verb, str(common), "--wide"])
     assert status == 0
     assert "━" in text, "there was a bar"
     lines = screen(text)

@@ -14,7 +14,7 @@ import typer
 from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal
 
 WHOLE = "FD0000000000000000000000000000021A584E0E2F2A683849CD0081"
@@ -75,8 +75,8 @@ def test_help_for_a_command(rmqtx: Run, words: str) -> None:
 def test_quiet_says_nothing(rmqtx: Run, common: Path) -> None:
     result = rmqtx("pending", common, "-q", "--where", "keys = none")
     assert (result.status, result.out, result.err) == (0, "", "")
-    assert "left out" in on_terminal([*RMQTX, "pending", str(common)])[1]
-    assert "left out" not in on_terminal([*RMQTX, "pending", str(common), "-q"])[1]
+    assert "left out" in on_terminal([*WARM, "pending", str(common)])[1]
+    assert "left out" not in on_terminal([*WARM, "pending", str(common), "-q"])[1]
 
 
 def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_states_have_colours_on_a_terminal_only(
     words = ["audit", str(common), "-q", "--fields", "half,state,keys", "--limit", "5"]
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shown = on_terminal([*RMQTX, *words])[1]
+    shown = on_terminal([*WARM, *words])[1]
     assert "\x1b[32mCOMMITTED\x1b[0m" in shown
     plain = rmqtx(*words).out
     assert "\x1b" not in plain
@@ -121,10 +121,10 @@ def test_states_have_colours_on_a_terminal_only(
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as without:
             without.setenv(name, value)
-            assert "\x1b" not in on_terminal([*RMQTX, *words])[1]
+            assert "\x1b" not in on_terminal([*WARM, *words])[1]
     file = tmp_path / "rows.txt"
     wide = ["audit", str(common), "-q", "--fields", "transaction_id,state,flags,reason,group,topic,keys"]
-    on_terminal([*RMQTX, *wide, "-o", str(file)])
+    on_terminal([*WARM, *wide, "-o", str(file)])
     assert "\x1b" not in file.read_text()
     assert file.read_text() == rmqtx(*wide).out, "a file is not as narrow as the terminal"
 

@@ -1,17 +1,18 @@
 """A run that kills itself at one of the moments at which something was, or is about to be, written.
 
-`python -m tests.verdicts.growing.killed_run NUMBER STORE TABLE CHECKPOINT`: dies of SIGKILL at the moment of that
-number, and ends with status 0 if there are fewer.
+`main(NUMBER, STORE, TABLE, CHECKPOINT)`, in a process of its own, dies of SIGKILL at the moment of that number; the
+process ends with status 0 if there are fewer.
 """
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,28 @@ def main(number: str, store: str, table: str, checkpoint: str) -> None:
         database.close()
 
 
+@functools.cache
+def _processes() -> ForkServerContext:
+    """Processes that begin with what each run loads, but for PyIceberg, which reads the environment as it is loaded."""
+    context = multiprocessing.get_context("forkserver")
+    loaded = [__name__, "pyarrow.parquet", "pyarrow.dataset", "deltalake", "sqlalchemy", "pydantic"]
+    context.set_forkserver_preload(loaded)
+    return context
+
+
+def _begin(environment: Mapping[str, str], *arguments: str) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    main(*arguments)
+
+
 def run(number: int, root: Path, table: TableName, checkpoint: Path) -> bool:
     """One run in a process of its own; gives whether it was killed."""
-    command = [sys.executable, "-m", __name__, str(number), str(root), str(table), str(checkpoint)]
-    status = subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode
+    words = (str(number), str(root), str(table), str(checkpoint))
+    process = _processes().Process(target=_begin, args=(dict(os.environ), *words))
+    process.start()
+    process.join()
+    status = process.exitcode
+    process.close()
     assert status in (0, -signal.SIGKILL), f"the run ended with {status}"
     return status != 0
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

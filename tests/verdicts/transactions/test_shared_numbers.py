@@ -13,6 +13,8 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live
+from rmqtx.repairs.acts import carry_out
+from rmqtx.repairs.acts.wait_for_effect import prove
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.deadlines.deadline import open_rows
@@ -267,8 +269,13 @@ def test_the_half_with_the_slot_can_be_committed(rmqtx: Run, restarted: Path, tm
 
 
 def test_a_rollback_that_could_mean_two_halves_is_refused_and_never_proved(
-    rmqtx: Run, restarted: Path, tmp_path: Path
+    rmqtx: Run, restarted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def briefly(*given: Any, prove_ms: int, **named: Any) -> None:
+        assert prove_ms == 30_000
+        prove(*given, prove_ms=1_000, **named)
+
+    monkeypatch.setattr(carry_out, "prove", briefly)
     to = tmp_path / "new"
     act = ("--store", restarted, "--to", to, "--broker-version", "5.3.3", "--reason", "x", "--yes")
     for verb in ("rollback", "discard"):
