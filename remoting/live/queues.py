@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from rmqtx.readers.store.store import OP_TOPIC
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, again, views
 from rmqtx.remoting.connections.broker import PULL_RECORDS_MAX, Broker
-from rmqtx.remoting.protocol.answers import Pulled
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused, RemotingError
-from rmqtx.remoting.protocol.record_bytes import cut
+from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
 
 #: Pulls under way at once: about 2 MB of small records.
 WINDOW = 16
@@ -69,11 +68,14 @@ def _pulls(
         while True:
             if pulled.status == "none":  # the queue ends here
                 return
-            following = _following(pulled, place, stop, gaps, topic, queue_id)
-            if pulled.status == "found" and len(cut(pulled.body)[0]) < following - place:
-                yield from _one_by_one(broker, topic, queue_id, place, following, pace, gaps)
-            else:
+            following = min(stop, max(pulled.next_offset, place + 1))
+            if pulled.status == "moved":  # the queue begins later by now
+                _add_gap(gaps, topic, queue_id, place, following)
+                yield following, b""
+            elif len(cut(pulled.body)[0]) == following - place:
                 yield following, pulled.body
+            else:
+                yield from _one_by_one(broker, topic, queue_id, place, following, pace, gaps)
             if following >= stop:
                 break
             stride = max(1, min(stride, following - place))
@@ -96,17 +98,26 @@ def _one_by_one(
         pulled = broker.pull(topic, queue_id, place, 1)
         if pulled.status == "none":
             return
-        place = _following(pulled, place, end, gaps, topic, queue_id)
-        yield place, pulled.body
+        if pulled.status == "found" and (pulled.next_offset == place + 1 or _number(pulled.body) == place):
+            place = pulled.next_offset
+            yield place, pulled.body
+        else:  # what is found is of a later entry
+            _add_gap(gaps, topic, queue_id, place, place + 1)
+            place += 1
+            yield place, b""
 
 
-def _following(pulled: Pulled, place: int, stop: int, gaps: list[UnreadEntries], topic: str, queue_id: int) -> int:
-    if pulled.status == "found":
-        return pulled.next_offset if pulled.next_offset > place else stop
-    # The record was deleted, or the queue begins later by now: the response contains where to continue.
-    following = min(stop, max(pulled.next_offset, place + 1))
-    gaps.append(UnreadEntries(topic, queue_id, place, following))
-    return following
+def _number(body: bytes) -> int | None:
+    """The queue offset of the first record in some bytes."""
+    return next((int(block.header("queue_offset")[0]) for block in blocks_of([body], "", [])), None)
+
+
+def _add_gap(gaps: list[UnreadEntries], topic: str, queue_id: int, begin: int, end: int) -> None:
+    last = gaps[-1] if gaps else None
+    if last is not None and (last.topic, last.queue_id, last.end) == (topic, queue_id, begin):
+        last.end = end
+    else:
+        gaps.append(UnreadEntries(topic, queue_id, begin, end))
 
 
 def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]) -> Iterator[bytes]:

@@ -142,11 +142,14 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         files = audit([store], lambda _: settings).table().to_pylist()
         listed = lookups.pending([store], lambda _: settings).table().to_pylist()
     with connected(machine) as broker:
-        live = live_lookups.audit([broker]).table().to_pylist()
+        audited = live_lookups.audit([broker])
+        live = audited.table().to_pylist()
         live_listed = live_lookups.pending([broker]).table().to_pylist()
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
-    yield "live audit", *_both(live, [row for row in files if _is_in_half_queue(row)], broker.root, str(root))
-    yield "live pending", *_both(live_listed, [row for row in listed if _is_in_half_queue(row)], broker.root, str(root))
+    lacks = any(one.code == "entries-unread" for one in audited.findings)
+    for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
+        of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
+        yield what, *_both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks)
     for row, found in zip(live, shown, strict=False):
         mine = [one for one in found if one["transaction_id"] == row["transaction_id"]]
         yield "live show", *_both(mine, [row], broker.root, broker.root)
@@ -157,8 +160,18 @@ def _is_in_half_queue(row: Row) -> bool:
     return bool(row["half_copies"])
 
 
-def _both(live: list[Row], files: list[Row], broker_root: str, root: str) -> tuple[str, str]:
+def _both(
+    live: list[Row], files: list[Row], broker_root: str, root: str, *, is_incomplete: bool = False
+) -> tuple[str, str]:
+    """Both answers.
+
+    `is_incomplete`: the broker did not return some records, and rmqtx says so: only states that it calls certain count.
+    """
     said, wanted = _comparable(live, broker_root), _comparable(files, root)
+    if is_incomplete:
+        by_name = {row["transaction_id"]: row["state"] for row in wanted}
+        certain = {row["transaction_id"]: row["state"] for row in said if row["state"] != "UNDECIDABLE"}
+        return json.dumps(certain), json.dumps({name: by_name.get(name, state) for name, state in certain.items()})
     for one, other in zip(said, wanted, strict=False):
         if one["state"] == other["state"] == "UNDECIDABLE":
             continue  # each way lacks other records, and says which

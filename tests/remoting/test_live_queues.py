@@ -217,7 +217,7 @@ def test_entries_that_a_pull_passes_are_gaps_and_hide_no_others(bodies: list[byt
         stop = min(place + count, place + 32, len(bodies))
         left = [number for number in range(place, stop) if not place <= gone <= number or number not in file]
         if not left:
-            return queue._response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, stop)
+            return queue._response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, file.stop)
         return queue._response(request, ResponseCode.SUCCESS, stop, b"".join(bodies[number] for number in left))
 
     found, gaps, _ = read(passing, 100)
