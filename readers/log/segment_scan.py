@@ -63,7 +63,8 @@ _WORDS_AT_ONCE = 1 << 16
 #: Bytes read at a time: about ten thousand records. Larger windows do not fit into the processor's caches.
 WINDOW_BYTES = 8 << 20
 _PAST_RANGE_BYTES = 64 << 10
-_RESYNC_BYTES = 4 << 20
+#: What is read at once in search of the next record: at first less, since mostly it is near.
+_RESYNC_BYTES, _FIRST_RESYNC_BYTES = 4 << 20, 64 << 10
 #: What a preallocated part of a file contains.
 _ZEROS = bytes(_RESYNC_BYTES)
 #: Bytes read after a range, for the record that crosses its end; most records are shorter.
@@ -457,9 +458,11 @@ class SegmentScan:
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
     """Yield overlapping parts of a file; sparse holes and parts of zeros are skipped, in which no magic can be."""
     stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
+    length = _FIRST_RESYNC_BYTES
     while position < stop:
         position = max(position, file.next_data(position) - overlap)
-        data = file.read(position, min(_RESYNC_BYTES, stop - position))
+        data = file.read(position, min(length, stop - position))
+        length = _RESYNC_BYTES
         if len(data) <= overlap and position + len(data) < stop:
             return
         if data and data != _ZEROS[: len(data)]:

@@ -52,6 +52,8 @@ class Handle:
 
     def __init__(self, version: Version) -> None:
         self.known = KnownBytes(version)
+        #: Whether a connection broke off each time that a long range was read.
+        self.breaks_off = False
         self._system, self._path = opened(version.place)
         self._free = [self._system.open_input_file(self._path)]
 

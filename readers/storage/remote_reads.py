@@ -18,15 +18,17 @@ from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.remote_cache import BLOCK_BYTES, KEPT_BYTES_MAX, Version
 from rmqtx.readers.storage.remote_handles import ROOM, Handle, add_handle, handle_of, without_handle
-from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error
-from rmqtx.readers.storage.runs import REMOTE
+from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error, is_broken_off
+from rmqtx.readers.storage.runs import REMOTE, REMOTE_PART_BYTES
 
 #: A small read fetches the bytes around it up to multiples of this length: the next one is often near.
 _AROUND_BYTES = 64 << 10
 #: Reads larger than this are not cached: a scan would evict blocks that the index and the queues need again.
 KEPT_READ_BYTES_MAX = 2 << 20
-#: A large read is fetched in parts of about this size: one connection does not use the whole bandwidth.
-_PART_BYTES, _PARTS_MAX = 2 << 20, 4
+#: Where a connection breaks off again and again, a range is fetched in parts of this length.
+_SHORT_PART_BYTES = 128 << 10
+#: The most parts of a large read that are fetched at once.
+_PARTS_MAX = 4
 #: Of runs that are read together, those up to this length are cached: records by themselves.
 _KEPT_RUN_BYTES_MAX = 64 << 10
 #: Runs that are cached at once; the cache has room for all.
@@ -75,9 +77,9 @@ class RemoteFile(OpenFile):
         end = position_bytes + max(0, min(length_bytes, self.size_bytes - position_bytes))
         if known.zeros.end_of(position_bytes) >= end:
             return bytes(end - position_bytes)
-        if end - position_bytes > KEPT_READ_BYTES_MAX:
-            return self._window(position_bytes, end - position_bytes)
         data = known.bytes_of(position_bytes, end)
+        if data is None and end - position_bytes > KEPT_READ_BYTES_MAX:
+            return self._window(position_bytes, end - position_bytes)
         if data is None:
             begin = position_bytes // _AROUND_BYTES * _AROUND_BYTES
             self.prepare([(begin, -(-end // _AROUND_BYTES) * _AROUND_BYTES - begin)])
@@ -94,7 +96,7 @@ class RemoteFile(OpenFile):
         parts = [
             request_threads().submit(self._fetch_into, runs[number][0] + first, view[places[number] + first :][:length])
             for number, whole in enumerate(lengths) if whole > _KEPT_RUN_BYTES_MAX
-            for first in range(0, whole, _PART_BYTES) if (length := min(_PART_BYTES, whole - first))
+            for first in range(0, whole, REMOTE_PART_BYTES) if (length := min(REMOTE_PART_BYTES, whole - first))
         ]  # fmt: skip
         short = [number for number, length in enumerate(lengths) if length <= _KEPT_RUN_BYTES_MAX]
         try:
@@ -177,7 +179,7 @@ class RemoteFile(OpenFile):
         length = min(length_bytes, self.size_bytes - position_bytes)
         if length <= 0:
             return []
-        count = min(_PARTS_MAX, max(1, round(length / _PART_BYTES)))
+        count = min(_PARTS_MAX, max(1, round(length / REMOTE_PART_BYTES)))
         step = -(-length // count)
         return [
             request_threads().submit(self.fetch, position_bytes + begin, min(step, length - begin))
@@ -204,10 +206,18 @@ class RemoteFile(OpenFile):
         return view
 
     def _fetch_into(self, position_bytes: int, view: memoryview) -> None:
-        """Fill a buffer by one request."""
+        """Fill a buffer by one request, which the client repeats; by short ones if its connection still breaks off."""
+        if len(view) > _SHORT_PART_BYTES and self.handle.breaks_off:
+            for first in range(0, len(view), _SHORT_PART_BYTES):
+                self._fetch_into(position_bytes + first, view[first : first + _SHORT_PART_BYTES])
+            return
         try:
             is_whole = self.handle.fill(position_bytes, view)
         except (pa.ArrowException, OSError) as error:
+            if len(view) > _SHORT_PART_BYTES and is_broken_off(error):
+                self.handle.breaks_off = True
+                self._fetch_into(position_bytes, view)
+                return
             raise self._unreadable(position_bytes, error) from error
         if not is_whole:
             raise self._became_shorter(position_bytes)

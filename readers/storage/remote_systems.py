@@ -25,6 +25,28 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _GS_RETRY = "retry_limit_seconds"
 
 
+#: What refusals of S3 mean, and what to do, by the words of the client; the region is what the server expects.
+_REFUSALS = (
+    (re.compile(r"ExpiredToken|TokenRefreshRequired|RequestExpired"), "the credentials have expired: renew them"),
+    (
+        re.compile(r"PermanentRedirect|AuthorizationHeaderMalformed|HTTP status 301"),
+        "the bucket is in another region{region}: set AWS_DEFAULT_REGION, or add ?region=REGION to the URI",
+    ),
+    (
+        re.compile(r"SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|REQUEST_LIMIT_EXCEEDED"),
+        "the server asks for fewer requests, and refused repeated ones too: try again later",
+    ),
+    (
+        re.compile(r"INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|SignatureDoesNotMatch"),
+        "the server does not accept these credentials: examine AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    (re.compile(r"REQUEST_TIME_TOO_SKEWED"), "the clocks of this machine and of the server differ too much"),
+)
+_EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'")
+#: A connection that broke off after some bytes, by the number of curl; not a server that cannot be reached.
+_BROKEN_OFF = re.compile(r"NETWORK_CONNECTION.*curlCode: (18|28|52|55|56|92)\b", re.DOTALL)
+
+
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY")
 
 
@@ -72,7 +94,16 @@ def _reason(error: BaseException) -> str:
         value = os.environ.get(name)
         if value:
             text = text.replace(value, f"${name}")
+    for pattern, words in _REFUSALS:
+        if found := pattern.search(text):
+            region = _EXPECTED_REGION.search(text)
+            return f"{words.format(region=f', {region[1]}' if region else '')} ({found[0]})"
     return text[:_REASON_CHARACTERS_MAX]
+
+
+def is_broken_off(error: BaseException) -> bool:
+    """Whether a read failed because its connection broke off, each time it was tried."""
+    return _BROKEN_OFF.search(str(error)) is not None
 
 
 def as_os_error(error: BaseException) -> OSError:

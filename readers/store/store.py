@@ -309,6 +309,16 @@ class Store:
             yield from portion
 
     @cached_property
+    def is_a_bundle(self) -> bool:
+        """As `is_bundle`: the begin of a log does not change, and from object storage it is a large read."""
+        for segment in self.commit_log:
+            with segment.open() as file:
+                begin = file.read(0, _SEARCHED_BYTES)
+            if begin[_BLANK_HEAD_BYTES:].strip(b"\0"):
+                return LEFT_OUT_TOPIC.encode() in begin
+        return False
+
+    @cached_property
     def index_files(self) -> tuple[Segment, ...]:
         """The index files, oldest first; their names are times, so `base_offset` is 0.
 
@@ -453,12 +463,7 @@ def is_bundle(store: Store) -> bool:
 
     A log file of which a bundle has no record is only a blank: the next one is searched then.
     """
-    for segment in store.commit_log:
-        with segment.open() as file:
-            begin = file.read(0, _SEARCHED_BYTES)
-        if begin[_BLANK_HEAD_BYTES:].strip(b"\0"):
-            return LEFT_OUT_TOPIC.encode() in begin
-    return False
+    return store.is_a_bundle
 
 
 def open_all(places: Sequence[str], commit_log_directories: tuple[str, ...] = ()) -> list[Store]:

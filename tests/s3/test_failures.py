@@ -61,7 +61,7 @@ def test_a_wrong_key_is_10_and_one_line(
         s3.require_signatures(of_anybody_known=False)
     assert (result.status, result.out) == (10, "")
     line = one_line(result.err)
-    assert "AWS Error" in line
+    assert "the server does not accept these credentials: examine AWS_ACCESS_KEY_ID" in line
     assert SECRET not in line
     assert rmqtx("audit", place).status == 0
 

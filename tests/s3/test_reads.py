@@ -16,8 +16,12 @@ from rmqtx.readers.storage import remote_handles
 from rmqtx.readers.storage.runs import portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.claims.lost_end import newest_time_ms
+from rmqtx.verdicts.evidence import lookup_costs
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message
+from tests.forge.stores import copy_of, settings_of
 from tests.representatives import rest_is_slow
 from tests.s3.server import S3Server
 
@@ -189,3 +193,32 @@ def _fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(remote_handles.Handle, "read_into", counted)
     return lengths
+
+
+def test_the_time_of_the_last_record_does_not_read_the_unused_rest(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = in_one_file([Message(topic="orders", body=b"x" * 700)] * 40)
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
+    here, there = open_store(tmp_path), open_store(s3.upload(tmp_path, f"evidence/{tmp_path.name}"))
+    fetched = _fetched(monkeypatch)
+    assert newest_time_ms(there) == newest_time_ms(here) is not None
+    assert sum(fetched) <= 3 << 20
+
+
+def test_whichever_is_cheaper_is_read_and_the_scan_is_announced(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(s3.upload(copy_of("common-5.3.3", tmp_path), f"evidence/{tmp_path.name}"))
+    settings = settings_of("common-5.3.3")
+    looked_up = pending([store], settings)
+    monkeypatch.setattr(lookup_costs, "_SHARE_MAX", 0)
+    monkeypatch.setattr(lookup_costs, "_CHEAP_BYTES", 0)
+    scanned = pending([store], settings)
+    rows = looked_up.table()
+    assert rows.equals(scanned.table())
+    assert rows.num_rows
+    assert [any("look-ups would take about" in note.text for note in one.notes) for one in (looked_up, scanned)] == [
+        False, True,
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmqtx.readers.log.commit_log import last_with_data, written_bytes
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
@@ -15,8 +15,9 @@ from rmqtx.verdicts.claims.claim_proofs import DecodedLog, broken_claim, contrad
 from rmqtx.verdicts.claims.log_claims import LogClaims
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
-#: How much of a log before its end is read again for the time of its last record.
-_BEFORE_END_BYTES = 64 << 10
+#: How much of a log before its end is read again for the time of its last record, and how much behind: a record may
+#: end there. All that is behind would be a GiB in a file that was just begun.
+_BEFORE_END_BYTES, _BEHIND_END_BYTES = 64 << 10, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,11 @@ def _data_end(segment: Segment, spans: Sequence[Span]) -> int:
 
 
 def _last_store_time_ms(segment: Segment, end: int) -> int:
+    part = replace(segment, size_bytes=min(segment.size_bytes, end + _BEHIND_END_BYTES))
     back_bytes = _BEFORE_END_BYTES
     while True:
         begin = max(0, end - back_bytes)
-        scan = SegmentScan(segment, from_position=begin, to_position=end)
+        scan = SegmentScan(part, from_position=begin, to_position=end)
         for _ in scan:
             pass
         if scan.last_store_time_ms or not begin:

@@ -17,7 +17,7 @@ from rmqtx.readers.log.commit_log import last_with_data, scan_segments
 from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.segment_scan import WINDOW_BYTES, SegmentScan
 from rmqtx.readers.log.torn_properties import torn_witnesses
 from rmqtx.readers.log.unreadable_copies import may_be_unreadable
 from rmqtx.readers.model.columns import Int64s, int64s
@@ -37,6 +37,8 @@ _SLOTS_BEFORE = 64
 _BEHIND_END_BYTES = 1 << 20
 #: How much of a log behind its queues is searched for half and op messages.
 _BEHIND_QUEUES_BYTES_MAX = 4 << 20
+#: What is read at once up to the end of a log in object storage: usually little is left, and zeros would be fetched.
+_REMOTE_WINDOW_BYTES = 1 << 20
 
 
 class Untrusted(RmqtxError):
@@ -204,7 +206,8 @@ def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> 
         # Zeros after the end of a log may fill its file, and need not be read.
         is_open = segment.base_offset == last and end == segment.size_bytes
         scan = SegmentScan(
-            segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open
+            segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open,
+            window_bytes=_REMOTE_WINDOW_BYTES if is_open and facts.store.is_remote else WINDOW_BYTES,
         )
         newest = begin
         for block in scan:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import Index, open_index
 from rmqtx.readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
+from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
@@ -49,6 +50,7 @@ from rmqtx.verdicts.evidence.derived_trust import (
     require_sound_properties,
     sound_blocks,
 )
+from rmqtx.verdicts.evidence.lookup_costs import Counts, about_offset, why_dear
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -142,7 +144,26 @@ class DerivedFiles:
         halves = self._gathered.table("halves")
         if pc.any(pc.is_null(halves["transaction_id"])).as_py():
             raise Untrusted("open half messages without UNIQ_KEY are not in the index")
+        if self._store.is_remote and halves.num_rows:
+            why = why_dear(self._counts(halves), self._index.files)
+            if why is not None:
+                raise Untrusted(why)
         return self._named(halves)
+
+    def _counts(self, halves: pa.Table) -> Counts:
+        """Return what look-ups of the open half copies will read, as far as counts and times show it."""
+        originals = halves.filter(pc.is_null(halves["checks_count"]))
+        names, known = (pc.count_distinct(rows["transaction_id"]).as_py() for rows in (halves, originals))
+        first = self._first_offset()
+        if names > known:
+            first = min(first, about_offset(self._index.files, int(pc.min(halves["born_time_ms"]).as_py())))
+        more = [topic for topic in (DISCARD_TOPIC, *WAITING_TOPICS) if self._store.has("consumequeue", topic)]
+        return Counts(
+            older=names - known, keys=names * (1 + len(more)) + names - known,
+            ops=self._op_queue.max_offset - self._op_queue.offset_of(first),
+            span_bytes=max(0, written_end_offset(self._store.commit_log) - max(first, self._log.begin_offset)),
+            log_bytes=sum(segment.size_bytes for segment in self._store.commit_log),
+        )
 
     def transactions_of(self, identities: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """Return the transactions for ids, message ids of any copy or final, or business keys.
