@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -33,11 +33,8 @@ _WAIT_SECONDS = 30.0
 _IDLE_SECONDS = 1.0
 
 
-class ChangeOffset(TypedDict):
-    """How far a query is: the number of the last change of a stream; 0 of a stream without a name at its begin."""
-
-    stream: str
-    sequence: int
+#: How far a query is, as JSON: `sequence` is the number of the last change of the `stream`; 0 of "" at the begin.
+ChangeOffset = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> ChangeOffset:  # noqa: N802
         """Return the begin of a new query. Spark asks for it several times."""
-        return ChangeOffset(stream="", sequence=0)
+        return {"stream": "", "sequence": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the option `max_rows_per_batch`."""
@@ -94,7 +91,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 limited = min(feed.last, start["sequence"] + rows)
             if limited == start["sequence"]:
                 return start
-            return ChangeOffset(stream=feed.id or "", sequence=limited)
+            return {"stream": feed.id or "", "sequence": limited}
 
     def partitions(self, start: ChangeOffset, end: ChangeOffset) -> list[InputPartition]:
         """Return the changes of a batch.

@@ -217,7 +217,9 @@ def test_nothing_new_is_told_without_reading_the_rest(tmp_path: Path, monkeypatc
 
 def stream(**options: str) -> RmqtxStreamReader:
     source = RmqtxDataSource(options)
-    return source.streamReader(source.schema())
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, RmqtxStreamReader)
+    return reader
 
 
 def test_the_reader_keeps_its_bounds_and_its_target(tmp_path: Path) -> None:

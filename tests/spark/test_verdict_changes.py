@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import random
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +18,15 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import functions
 
+from rmqtx.readers.model.errors import FileChanged
 from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from rmqtx.verdicts.audit.local_audit import audit
-from tests.forge.stores import unpacked
+from tests.forge import damage
+from tests.forge.logs import Forge
+from tests.forge.stores import copy_of, unpacked
+from tests.spark.change_queries import assert_sum
 from tests.spark.growing import Growing
 
 if TYPE_CHECKING:
@@ -63,11 +73,9 @@ def test_the_pages_alert_and_join(spark: SparkSession, tmp_path: Path) -> None:
 
     rows = [row for row in audited(root) if row["keys"] and row["half_store_time_ms"] and row["state"] != "PENDING"]
     orders = [
-        {"order_key": row["keys"], "status": ("done", "failed")[number % 2], "booked_at": row["half_store_time_ms"]}
+        {"order_key": row["keys"], "status": ("done", "failed")[number % 2], "booked_at": iso(row)}
         for number, row in enumerate(rows)
     ]
-    for order in orders:
-        order["booked_at"] = f"{spark_time(order['booked_at'])}"
     (tmp_path / "data" / "ledger" / "1.json").write_text("\n".join(map(json.dumps, orders)))
     exec(join, names)
     found = written(tmp_path / "data" / "contradictions")
@@ -80,7 +88,58 @@ def test_the_pages_alert_and_join(spark: SparkSession, tmp_path: Path) -> None:
     assert contradicting
 
 
-def spark_time(epoch_ms: int) -> str:
-    import datetime
+def iso(row: Row) -> str:
+    time_s = row["half_store_time_ms"] / 1000
+    return datetime.datetime.fromtimestamp(time_s, datetime.UTC).isoformat(timespec="milliseconds")
 
-    return datetime.datetime.fromtimestamp(epoch_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+
+def test_a_store_of_another_broker_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    root = copy_of("poison-4.3.0", tmp_path / "s")
+    run(spark, root, tmp_path)
+    size = damage.log_files(root)[0].stat().st_size
+    for file in damage.log_files(root):
+        file.unlink()
+    other = Forge(root, segment_bytes=size)
+    other.half("another")
+    other.write()
+    both = r"a record of 127.* was at offset .* in a log of 10\.0\.0\.1:10911"
+    with pytest.raises(FileChanged, match=both), translated():
+        run(spark, root, tmp_path)
+
+
+def run(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+    """The query of `killed_change_query` with the trigger AvailableNow."""
+    (
+        spark.readStream.format("rmqtx")
+        .options(table="verdict_changes", checkpoint=str(tmp_path / "changes.sqlite"), max_rows_per_batch="9")
+        .load(str(root))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "offsets"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "sink"))
+        .awaitTermination()
+    )
+
+
+@pytest.mark.parametrize("kills", [pytest.param(3, id="3"), pytest.param(50, id="50", marks=pytest.mark.deep)])
+@pytest.mark.timeout(0)
+def test_a_query_that_is_killed_repeats_and_loses_nothing(kills: int, spark: SparkSession, tmp_path: Path) -> None:
+    growing, chance = Growing(unpacked("killed-5.3.3"), tmp_path / "copy"), random.Random(kills)
+    places = [growing.root, *(tmp_path / name for name in ("changes.sqlite", "sink", "offsets"))]
+    batches = 0
+    for number, moment in enumerate(growing.moments(kills, 4)):
+        growing.write_to(moment)
+        # Without a batch before it, the kill hits the start and the first reading.
+        killed_at = [number % 3, chance.uniform(0, 1.5 if number % 3 else 15)]
+        child = subprocess.run(
+            [sys.executable, "-m", "tests.spark.killed_change_query", *map(str, [*killed_at, *places])],
+            cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+        assert child.returncode == -signal.SIGKILL
+        batches += child.stdout.count("batch")
+    assert batches
+    run(spark, growing.root, tmp_path)
+    found = spark.read.parquet(str(tmp_path / "sink")).orderBy("sequence").toArrow()
+    rows = audit([open_store(growing.root)], Settings(parse_options({"path": "/"}))).table()
+    assert_sum(found.to_pylist(), rows)

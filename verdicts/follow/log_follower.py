@@ -196,10 +196,10 @@ class LogFollower:
             for split, found in splits.read(plan):
                 self._add(split, found)
             place.has_tail, place.end_offset = True, end
-            found = _signed(self.store, place.offset)
-            if found is not None:
-                place.anchor, place.digest = place.offset, found.digest
-                self._database.set_meta(self._writer_name, found.writer)
+            sign = _signed(self.store, place.offset)
+            if sign is not None:
+                place.anchor, place.digest = place.offset, sign.digest
+                self._database.set_meta(self._writer_name, sign.writer)
             for finding in self._carried:
                 self.keep(finding)
             self._keep_place()
