@@ -11,8 +11,10 @@ EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
 # The folders to which rmqtx/ links are named too: compileall follows no links.
 PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx rmqtx_cli pyspark_rmqtx.py
-# One more than there are processors, for tests with brokers mostly wait.
+# One more than there are processors, for some tests wait; two more for tests with brokers, which wait for a third of
+# their time.
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+STARTED_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 # The folders of all tests that start a broker: collecting the others takes 20 core-seconds in each process.
 BROKER_TESTS := tests/api tests/brokers
 # Also where it is set: pytest writes the modules of tests as it changes them, or each process changes all of them again.
@@ -80,7 +82,7 @@ test-slow: compiled ## what `make test` leaves out: other stores of the corpus, 
 
 .PHONY: test-started
 test-started: compiled ## the tests that start a broker of one release (Maven and a JDK), part of .ci/run; test-brokers starts all releases
-	@$(BIN)/python -m pytest $(BROKER_TESTS) -m "broker and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest $(BROKER_TESTS) -m "broker and not deep" --numprocesses $(STARTED_PROCESSES) --dist loadfile
 
 .PHONY: test-deep
 test-deep: compiled ## more of the same: damage of every byte, kills at every moment, every store with every table (half an hour)
