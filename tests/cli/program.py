@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,27 +24,33 @@ class Warm:
 
     A process of its own as `RMQTX` is, at a tenth of the time; for tests of what it does, not of how it begins or is
     killed. Each process of tests has one server (tests/cli/warm_server.py), which starts with the first of them.
+    `before`: gives the words of a command that runs the program, as another user; it has a server of its own.
     """
 
+    def __init__(self, before: Callable[[], list[str]] = list) -> None:
+        self._before = before
+
     def __iter__(self) -> Iterator[str]:
+        before = self._before()
         if not hasattr(os, "pidfd_open"):  # not Linux
-            return iter(RMQTX)
+            return iter([*before, *RMQTX])
         start = str(Path(__file__).with_name("warm_start.py"))
-        return iter([sys.executable, "-I", "-S", start, _served(os.getpid()), RMQTX[1]])
+        served = _served(os.getpid(), *before)
+        return iter([*before, sys.executable, "-I", "-S", start, served, RMQTX[1]])
 
 
 WARM = Warm()
 
 
 @functools.cache
-def _served(_process: int) -> str:
+def _served(_process: int, *before: str) -> str:
     """The socket of the server of this process; not that of the process from which it was forked."""
     place = f"{tempfile.mkdtemp(prefix='rmqtx-warm-')}/socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
         listening.listen(64)
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli.warm_server", place, str(listening.fileno())], cwd=ROOT,
+            [*before, sys.executable, "-m", "tests.cli.warm_server", place, str(listening.fileno())], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listening.fileno()],
         )  # fmt: skip
 

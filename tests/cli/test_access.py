@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import RMQTX
+from tests.cli.program import Warm
 from tests.representatives import rest_is_slow
 
 #: Takes from root the right to read everything.
@@ -40,6 +40,9 @@ def bare() -> list[str]:
     return _BARE
 
 
+RMQTX = Warm(bare)
+
+
 @pytest.fixture
 def store(common: Path, tmp_path: Path) -> Iterator[Path]:
     root = tmp_path / "perm" / "store"
@@ -51,8 +54,8 @@ def store(common: Path, tmp_path: Path) -> Iterator[Path]:
 def run(store: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
     top = store.parent.parent
     given = {"STORE": str(store), "NEW": str(top / "new.html"), "OTHER": str(top / "other")}
-    return subprocess.run([*bare(), *RMQTX, *(given.get(word, word) for word in words)], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    named = [given.get(word, word) for word in words]
+    return subprocess.run([*RMQTX, *named], capture_output=True, text=True, check=False)
 
 
 def denied(place: Path) -> str:
