@@ -29,8 +29,6 @@ SECONDS = {
     "tests/brokers/test_secured.py": 59,
     "tests/brokers/test_stand_in.py": 77,
     "tests/brokers/test_transaction_tables.py": 80,
-    "tests/cli/test_columns.py": 50,
-    "tests/cli/test_outputs_arrive.py": 49,
     "tests/fuzz/test_campaigns.py": 33,
     "tests/histories/test_recorded.py": 35,
     "tests/repairs/test_bundles.py": 71,
