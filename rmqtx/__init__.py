@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 if TYPE_CHECKING:
     from rmqtx.api.acting import Act, ActKind, ActOutcome, Applied, NotPlanned, Plan, Receipt, Step
@@ -126,8 +127,6 @@ if not TYPE_CHECKING:  # or every name would have a type
 
             return version("rmqtx")
         if name in _DEPRECATED:
-            from warnings import warn
-
             warn(f"rmqtx.{name} is deprecated, use rmqtx.{_DEPRECATED[name]}", DeprecationWarning, stacklevel=2)
             return __getattr__(_DEPRECATED[name])
         if name not in __all__:

@@ -27,6 +27,8 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from pyspark.sql import SparkSession
+
 from rmqtx.api.opening import StoreSettings, given_settings
 from rmqtx.api.results import Rows
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine
@@ -35,9 +37,9 @@ from rmqtx.readers.jobs.job_runner import ScanJob
 from rmqtx.readers.jobs.search import Search
 from rmqtx.readers.jobs.search_conditions import SearchConditions
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.own_process import allow_pandas
 from rmqtx.readers.model.reading import Reading
-from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS, findings_table
 from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.data_source import RmqtxDataSource
@@ -419,10 +421,6 @@ def open(  # noqa: A001 -- rmqtx.spark.open, as rmqtx.open
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    from rmqtx.readers.model.own_process import allow_pandas
-
     allow_pandas()
     spark = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     send_packages(spark)

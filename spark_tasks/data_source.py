@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.moments import timestamp_schema
+from rmqtx.readers.model.timestamps import timestamp_schema
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
 from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.spark_tasks.source.change_reader import ChangeStreamReader
+from rmqtx.spark_tasks.source.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
+from rmqtx.spark_tasks.source.log_scan import LogScan
 from rmqtx.spark_tasks.source.pushdown import TableScan
 from rmqtx.spark_tasks.source.read_options import (
     AUDIT_TABLES,
@@ -29,14 +33,15 @@ from rmqtx.spark_tasks.source.read_options import (
     LOG_TABLES,
     SOURCE_TABLES,
     ReadOptions,
+    opened,
     parse_options,
 )
+from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql.datasource import DataSourceStreamReader, Filter
-    from pyspark.sql.types import StructType
 
     from rmqtx.readers.store.store import Store
 
@@ -76,9 +81,6 @@ class RmqtxDataSource(DataSource):
 
         Raises: BadRequest.
         """
-        from rmqtx.spark_tasks.source.change_reader import ChangeStreamReader
-        from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
-
         with marked():
             options = with_schema(parse_options(self.options), schema)
             reader = ChangeStreamReader if options.table in CHANGE_TABLES else RmqtxStreamReader
@@ -103,16 +105,10 @@ def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
 
 
 def _one(field: Any) -> StructType:
-    from pyspark.sql.types import StructType
-
     return StructType([field])
 
 
 def _scan(options: ReadOptions) -> TableScan:
-    from rmqtx.spark_tasks.source.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
-    from rmqtx.spark_tasks.source.log_scan import LogScan
-    from rmqtx.spark_tasks.source.read_options import opened
-
     stores = opened(options)
     if options.table in LOG_TABLES:
         return LogScan(options, stores)

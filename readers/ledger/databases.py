@@ -30,14 +30,13 @@ def database(location: str, login: tuple[str | None, str | None]) -> Iterator[En
     """
     try:
         import sqlalchemy
-        from sqlalchemy.engine import make_url
     except ImportError as error:
         raise BadRequest(
             "cannot read a database: SQLAlchemy is not installed",
             advice="pip install 'rmqtx[database]' and the database's driver, or give sqlite:///FILE, CSV or Parquet",
         ) from error
     try:
-        url = make_url(location)
+        url = sqlalchemy.make_url(location)
         if url.password is not None:
             raise BadRequest("--transaction-table contains a password, which other users of this machine could read")
         if login[0] is not None:

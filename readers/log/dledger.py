@@ -42,6 +42,20 @@ ENTRY_HEADER = Layout(
     (VariablePart("record", "body_length_bytes", "a record of the commit log; its offset is this header's plus 48"),),
     since="4.5.0",
 )
+INDEX_ENTRY = Layout(
+    "dledger_index_entry",
+    "Entry of the index of a DLedger log",
+    (
+        Field("magic", "i", "1, as that of the entry"),
+        Field("entry_offset", "q", "commit-log offset of the entry's header", "byte"),
+        Field("length_bytes", "i", "whole entry, with its header", "byte"),
+        Field("entry_index", "q", "number of the entry"),
+        Field("term", "q", "term of the entry"),
+    ),
+    32,
+    "io/openmessaging/storage/dledger/entry/DLedgerEntryCoder.java encodeIndex, docs/formats/dledger.md#index",
+    since="4.5.0",
+)
 ENTRY_MAGIC, BLANK_MAGIC = 1, -1
 #: The number of an entry in place of records that a bundle left out.
 _UNKNOWN = -1

@@ -25,6 +25,21 @@ SPLIT_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class WorkDivision:
+    """How an audit divides its work; no row depends on it.
+
+    `split_bytes`: the bytes of one task; None: as the engine chooses. `temporary_directory`: where intermediate results
+    are stored; None: where temporary files are.
+    """
+
+    split_bytes: int | None = None
+    temporary_directory: str | None = None
+
+
+BY_ENGINE = WorkDivision()
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """A range of a segment to scan.
 

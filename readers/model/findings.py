@@ -12,7 +12,7 @@ from rmqtx.readers.finding_kinds import config, log, queues, receipts, startup, 
 from rmqtx.readers.finding_kinds.kind import Kind, Severity
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 #: Codes never change.
 KINDS: dict[str, Kind] = {
@@ -75,31 +75,6 @@ class Finding:
             detail = f" ({', '.join(shown)})"
         meaning = self.meaning or self.kind.meaning
         return f"{self.kind.severity}: {self.code}: {where}: {self.title or self.kind.title}{detail}: {meaning}"
-
-
-def findings_table(findings: list[Finding]) -> pa.Table:
-    """Return the rows of FINDINGS, in the given order."""
-    import pyarrow as pa
-
-    from rmqtx.readers.model.tables import FINDINGS
-
-    rows = [
-        {
-            "store": f.store,
-            "code": f.code,
-            "severity": f.kind.severity,
-            "file": f.file,
-            "position_bytes": f.position_bytes,
-            "length_bytes": f.length_bytes,
-            "commit_log_offset": f.commit_log_offset,
-            "expected": f.expected,
-            "actual": f.actual,
-            "meaning": f.meaning or f.kind.meaning,
-            "advice": f.advice or f.kind.advice or None,
-        }
-        for f in findings
-    ]
-    return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
 def as_text(path: str | os.PathLike[str] | Path) -> str:

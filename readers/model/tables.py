@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from rmqtx.readers.finding_kinds.kind import Severity
+from rmqtx.readers.model.findings import Finding
 
 
 def column(name: str, kind: pa.DataType, meaning: str, *, values: Iterable[str] = (), words: str = "") -> pa.Field:
@@ -550,3 +551,24 @@ ALL_TABLES: dict[str, pa.Schema] = {
     "coverage": COVERAGE,
     "traces": TRACES,
 }
+
+
+def findings_table(findings: list[Finding]) -> pa.Table:
+    """Return the rows of FINDINGS, in the given order."""
+    rows = [
+        {
+            "store": f.store,
+            "code": f.code,
+            "severity": f.kind.severity,
+            "file": f.file,
+            "position_bytes": f.position_bytes,
+            "length_bytes": f.length_bytes,
+            "commit_log_offset": f.commit_log_offset,
+            "expected": f.expected,
+            "actual": f.actual,
+            "meaning": f.meaning or f.kind.meaning,
+            "advice": f.advice or f.kind.advice or None,
+        }
+        for f in findings
+    ]
+    return pa.Table.from_pylist(rows, schema=FINDINGS)

@@ -161,18 +161,15 @@ def _batches(address: TableAddress, login: tuple[str | None, str | None]) -> Ite
 
 
 def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.RecordBatch]:
-    from sqlalchemy import column as sql_column
-    from sqlalchemy import select
-    from sqlalchemy import table as sql_table
-    from sqlalchemy.sql import quoted_name
+    import sqlalchemy as sql
 
     schema, _, name = address.table.rpartition(".")
     names = chosen_columns(address, column_names(address, engine))
-    chosen = [sql_column(quoted_name(one, quote=True)) for one in names]
-    within = quoted_name(schema, quote=True) if schema else None
-    place = sql_table(quoted_name(name, quote=True), *chosen, schema=within)
+    chosen: list[Any] = [sql.column(sql.quoted_name(one, quote=True)) for one in names]
+    within = sql.quoted_name(schema, quote=True) if schema else None
+    place = sql.table(sql.quoted_name(name, quote=True), *chosen, schema=within)
     with engine.connect() as connection:
-        result = connection.execution_options(stream_results=True).execute(select(*chosen).select_from(place))
+        result = connection.execution_options(stream_results=True).execute(sql.select(*chosen).select_from(place))
         while rows := result.fetchmany(_BATCH_ROWS):
             columns = [pa.array([value_text(row[number]) for row in rows], pa.string()) for number in (0, 1)]
             yield pa.RecordBatch.from_arrays(columns, names=["offset", "group"])
@@ -211,13 +208,12 @@ def column_names(address: TableAddress, engine: Engine) -> list[str]:
 
     Raises: BadRequest; SQLAlchemyError.
     """
-    import sqlalchemy.exc
-    from sqlalchemy import inspect
+    import sqlalchemy as sql
 
     schema, _, name = address.table.rpartition(".")
     try:
-        return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
-    except sqlalchemy.exc.NoSuchTableError as error:
+        return [str(one["name"]) for one in sql.inspect(engine).get_columns(name, schema=schema or None)]
+    except sql.exc.NoSuchTableError as error:
         raise BadRequest(
             f"{address.location} has no table {address.table}", advice="give the table with --table"
         ) from error

@@ -13,7 +13,8 @@ import re
 import shutil
 import tempfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PREFIX = "rmqtx-"
@@ -39,6 +40,17 @@ def folder_prefix(kind: str = "", directory: str | None = None) -> str:
     """Return the begin of the name of a temporary folder of this process; remove folders of dead runs there."""
     remove_dead_folders(Path(directory or tempfile.gettempdir()))
     return f"{_PREFIX}{kind}{'-' if kind else ''}{owner()}-"
+
+
+@contextmanager
+def temporary_files_in(directory: str | None) -> Iterator[None]:
+    """Create temporary files of this process in a directory, if given, during the block."""
+    before = tempfile.tempdir
+    tempfile.tempdir = directory or before
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def temporary_beside(file: Path) -> Path:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rmqtx.readers.log.record_head import number_at
 from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
 from rmqtx.remoting.protocol.frames import parsed_json
+from rmqtx.remoting.protocol.record_bytes import cut
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.25
@@ -120,9 +122,6 @@ def queries(
 
 
 def _store_times(body: bytes) -> list[int]:
-    from rmqtx.readers.log.record_head import number_at
-    from rmqtx.remoting.protocol.record_bytes import cut
-
     return [number_at(body, "store_time_ms", start) for start in cut(body)[0]]
 
 

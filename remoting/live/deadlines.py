@@ -14,7 +14,7 @@ from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
 from rmqtx.verdicts.check.state import check_settings
-from rmqtx.verdicts.deadlines.predicting import predict_window
+from rmqtx.verdicts.deadlines.predicting import predict_window, standing
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
 
@@ -43,8 +43,10 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
         return Prediction(is_running=True, why=OPS_HIDDEN)
     found = predict_window(
         facts.root, window, rules, facts.settings, facts.taken_time_ms, is_running=True,
-        booted_time_ms=facts.booted_time_ms, is_standing=any(stop.is_readable for stop in facts.check_stops),
+        booted_time_ms=facts.booted_time_ms,
     )
+    if any(stop.is_readable for stop in facts.check_stops):
+        found = standing(found)
     return replace(found, why=IN_ROCKSDB) if facts.rocksdb_end > facts.rocksdb_begin else found
 
 

@@ -70,7 +70,7 @@ def lookup(
     def by_ids(sources: list[LiveWitnesses]) -> Named:
         return _named(sources, transaction_ids, only_ids=True)
 
-    return _reading(brokers, members, pace, by_ids, facts=facts, with_check=with_check)
+    return _reading(_known(brokers, facts), members, pace, by_ids, with_check=with_check)
 
 
 def pending(
@@ -89,21 +89,21 @@ def pending(
         return _union(source.window() for source in sources)
 
     return _reading(
-        brokers, members, pace, by_window, choose=open_rows, facts=facts,
-        columns=_columns(with_causes=with_causes),
+        _known(brokers, facts), members, pace, by_window, choose=open_rows,
+        columns=with_or_without_causes(with_causes=with_causes),
     )
 
 
 def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None, forms: NameForms = NameForms.EXACT,
-    with_causes: bool = True, only_ids: bool = False,
+    columns: Collection[str] = LIVE_TRANSACTIONS.names,
 ) -> VerdictReading:
     """Return the transactions named by an id, the message id of any of their records, or a business key.
 
     `forms`: what may name them; short are ids in the half queues, and a note reports this.
-    Shape:  rows of LIVE_TRANSACTIONS, without `causes` if these are not needed. `only_ids`: only the column
-            `transaction_id`: their checks, producers and causes are not read. Order: first half copy.
+    Shape:  rows of LIVE_TRANSACTIONS with some columns; without `state`, checks, producers and causes are not read.
+    Order:  first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
     """
 
@@ -129,9 +129,8 @@ def show(
     starts: dict[str, int] = {}
     place = named_place(identity) if forms >= NameForms.PLACES else None
     cell = keys_of_cell(identity) if forms >= NameForms.PLACES else ()
-    facts = [live_store(broker) for broker in brokers] if facts is None else facts
-    columns = {"transaction_id"} if only_ids else _columns(with_causes=with_causes)
-    reading = _reading(brokers, members, pace, by_name, facts=facts, with_check=not only_ids, columns=columns)
+    facts = _known(brokers, facts)
+    reading = _reading(facts, members, pace, by_name, with_check="state" in columns, columns=columns)
     if place is not None:
         roots = {fact.root for fact in facts if place.is_in(fact.root, fact.broker.name)}
         reading.notes += PlaceWords(place, roots, starts).notes(reading.table(), identity)
@@ -163,10 +162,12 @@ def audit(
     def by_queue(sources: list[LiveWitnesses]) -> Named:
         return _union(source.window(is_whole=True) for source in sources)
 
-    return _reading(brokers, members, pace, by_queue, facts=facts, columns={*LIVE_TRANSACTIONS.names, *measures})
+    columns = {*LIVE_TRANSACTIONS.names, *measures}
+    return _reading(_known(brokers, facts), members, pace, by_queue, columns=columns)
 
 
-def _columns(*, with_causes: bool) -> set[str]:
+def with_or_without_causes(*, with_causes: bool) -> set[str]:
+    """Return the columns of LIVE_TRANSACTIONS; without `causes` if these are not needed."""
     return {*LIVE_TRANSACTIONS.names} - (set() if with_causes else {"causes"})
 
 
@@ -198,18 +199,20 @@ def _union(parts: Iterable[Named]) -> Named:
     return named
 
 
+def _known(brokers: Sequence[Broker], facts: Sequence[LiveStore] | None) -> Sequence[LiveStore]:
+    return [live_store(broker) for broker in brokers] if facts is None else facts
+
+
 def _reading(
-    brokers: Sequence[Broker],
+    known: Sequence[LiveStore],
     members: Sequence[BrokerAddresses],
     pace: Pace | None,
     name: Callable[[list[LiveWitnesses]], Named],
     *,
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-    facts: Sequence[LiveStore] | None = None,
     with_check: bool = True,
     columns: Collection[str] = LIVE_TRANSACTIONS.names,
 ) -> VerdictReading:
-    known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)
     witnesses = Witnesses.joined([source.witnesses(named) for source in sources])
@@ -235,6 +238,7 @@ def _reading(
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     judging.report(reading)
     if "reason" in columns:
+        brokers = [fact.broker for fact in known]
         rows = with_producers(_with_what_cannot_be_known(rows, known), brokers, members)
     reading.habits = judging.habits(judged)
     reading.batches = judging.with_causes(rows).to_batches()

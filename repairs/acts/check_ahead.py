@@ -17,7 +17,7 @@ from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_v
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
 from rmqtx.verdicts.check.state import CheckSettings, Op, check_settings
 from rmqtx.verdicts.check.stored_records import StoredHalves
-from rmqtx.verdicts.check.window import CheckWindow, check_window
+from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_window
 
 #: About the length of the record of an op message.
 _OP_BYTES = 256
@@ -147,7 +147,7 @@ def check_of_files(
     cursors, rules, how = check_cursors(store), check_rules(version), check_settings(settings)
     half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
     try:
-        window = check_window(replace(store, aborted=True), rules, 0, half, op, conf=conf)
+        window = check_window(replace(store, aborted=True), rules, 0, half, op, start=NextStart(conf))
     except SourceError:
         window = None
     return CheckAhead(window, rules, how, [now_ms + how.interval_ms])

@@ -22,7 +22,7 @@ from rmqtx.readers.rocksdb.slots_of_ranges import slots_of_ranges
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.repairs.bundles.files import KeptRange
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import rows_named, show
+from rmqtx.verdicts.audit.lookups import Scan, rows_named, show
 from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
 from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
@@ -259,7 +259,7 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
 
 def _bring(selection: Selection, message_id: str, settings_of: SettingsOf) -> None:
     try:
-        rows = show([selection.store], settings_of, message_id, scan=True).table()
+        rows = show([selection.store], settings_of, message_id, scan=Scan()).table()
     except (NoSuchTransaction, EvidenceMissing):
         return
     selection.add_transactions(rows, asked=False)

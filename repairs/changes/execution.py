@@ -38,6 +38,7 @@ from rmqtx.repairs.changes.undo_files import (
     APPLYING,
     UNDOING,
     UNDONE,
+    PlannedChange,
     UndoFile,
     read_undo_file,
     write_undo_file,
@@ -72,9 +73,8 @@ def execute(
     with store_locked(place):
         require_nothing_begun(place)
         edits = planned(change_set, place)
-        write_undo_file(
-            file, place, edits, fingerprint(place, edits), files, about, receipts, has_new_lock=has_new_lock(place)
-        )
+        change = PlannedChange(place, edits, fingerprint(place, edits), about, receipts, has_new_lock(place))
+        write_undo_file(file, change, files)
         with _locked(file):
             undo_file = read_undo_file(file)
             _apply_or_revert(undo_file, place, files, forward=True)

@@ -152,10 +152,19 @@ class UndoFile:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_undo_file(
-    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str] = (), receipts: Sequence[str] = (), *, has_new_lock: bool = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """What the plan part of an undo file is made of; see `UndoFile`."""
+
+    root: Path
+    edits: Sequence[Edit]
+    fingerprint: Sequence[FilePrint]
+    about: Sequence[str]
+    receipts: Sequence[str]
+    has_new_lock: bool
+
+
+def write_undo_file(path: Path, change: PlannedChange, files: FileOperations) -> None:
     """Write the plan part; the file gets its name only when all of it is on disk.
 
     Raises: UnwritableFile, also if the file exists: it may be the only undo file of another change.
@@ -170,7 +179,7 @@ def write_undo_file(
         if unfinished.exists():  # of an attempt that changed nothing
             files.remove(unfinished)
         try:
-            _write_plan(unfinished, root, edits, prints, files, about, receipts, has_new_lock=has_new_lock)
+            _write_plan(unfinished, change, files)
             files.rename(unfinished, path)
         except RmqtxError:
             with contextlib.suppress(OSError):
@@ -195,25 +204,22 @@ def _directory_locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write_plan(
-    path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str], receipts: Sequence[str], *, has_new_lock: bool,
-) -> None:
+def _write_plan(path: Path, change: PlannedChange, files: FileOperations) -> None:
     files.create(path, 0)
     writer = FrameWriter(path, files)
     head = {
-        "undo_id": secrets.token_hex(8), "root": str(root), "first_record": first_record_of(root),
-        "about": list(about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
-        "receipts": list(receipts), "has_new_lock": has_new_lock,
+        "undo_id": secrets.token_hex(8), "root": str(change.root), "first_record": first_record_of(change.root),
+        "about": list(change.about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
+        "receipts": list(change.receipts), "has_new_lock": change.has_new_lock,
     }  # fmt: skip
     writer.frame(HEAD, _json(head))
-    writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in prints]), 1))
-    for edit in edits:
+    writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in change.fingerprint]), 1))
+    for edit in change.edits:
         writer.frame(EDIT, _json(_described(edit)))
         for kind, image in ((BEFORE, edit.before), (AFTER, edit.after)):
             for position, data in _blocks(image):
                 writer.frame(kind, POSITION.pack(position) + data)
-    writer.frame(END, _json({"edits_count": len(edits)}))
+    writer.frame(END, _json({"edits_count": len(change.edits)}))
     writer.flush()
     files.sync_file(path)
 

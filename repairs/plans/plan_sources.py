@@ -206,6 +206,6 @@ def named_at_brokers(brokers: Sequence[Broker], ids: Sequence[str], completed: C
 
     def shown(name: str, short: bool) -> VerdictReading:
         forms = NameForms.SHORT if short else NameForms.EXACT
-        return live_lookups.show(brokers, name, forms=forms, only_ids=True)
+        return live_lookups.show(brokers, name, forms=forms, columns=("transaction_id",))
 
     return identities(ids, shown, where, completed=completed)

@@ -59,15 +59,16 @@ class Lost:
 
 
 def _record(
-    offset: int, near: FillerModel, topic: bytes, *, body: bytes, properties: bytes,
-    sys_flag: int = 0, queue_id: int = 0, queue_offset: int = 0,
+    offset: int, near: FillerModel, place: Lost, *, body: bytes, properties: bytes, sys_flag: int = 0
 ) -> bytes:
     host = near.store_address + near.store_port.to_bytes(4, "big")
     draft = RecordDraft(
-        topic=topic_text(topic), queue_id=queue_id, body=body, properties=properties, sys_flag=sys_flag,
+        topic=topic_text(place.topic), queue_id=place.queue_id, body=body, properties=properties, sys_flag=sys_flag,
         born_time_ms=near.store_time_ms, born_host=host, store_host=host,
     )  # fmt: skip
-    return draft.record(_RULES, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=near.store_time_ms)
+    return draft.record(
+        _RULES, queue_offset=place.queue_offset, commit_log_offset=offset, store_time_ms=near.store_time_ms
+    )
 
 
 def _properties(pairs: dict[str, str]) -> bytes:
@@ -76,8 +77,10 @@ def _properties(pairs: dict[str, str]) -> bytes:
     )
 
 
+#: A filler is in no queue.
+_NO_PLACE = Lost(FILLER.encode(), 0, 0)
 #: The shortest filler.
-FILLER_BYTES_MIN = len(_record(0, FillerModel(0), FILLER.encode(), body=b"", properties=b""))
+FILLER_BYTES_MIN = len(_record(0, FillerModel(0), _NO_PLACE, body=b"", properties=b""))
 
 
 def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
@@ -86,7 +89,7 @@ def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
     Units: commit-log offset; `length_bytes` at least FILLER_BYTES_MIN.
     """
     body = bytes(length_bytes - FILLER_BYTES_MIN)
-    return _record(offset, near, FILLER.encode(), body=body, properties=b"", sys_flag=ROLLBACK)
+    return _record(offset, near, _NO_PLACE, body=body, properties=b"", sys_flag=ROLLBACK)
 
 
 def placeholder(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0) -> bytes:
@@ -100,10 +103,7 @@ def placeholder(offset: int, lost: Lost, near: FillerModel, padding_bytes: int =
         body, pairs = b"-1", {TAGS: "d", **pairs}
     elif lost.topic == HALF_TOPIC.encode():
         pairs = {REAL_TOPIC: DISCARD_TOPIC, REAL_QUEUE_ID: "0", CHECK_TIMES: _CHECKS, **pairs}
-    return _record(
-        offset, near, lost.topic, body=body, properties=_properties(pairs),
-        queue_id=lost.queue_id, queue_offset=lost.queue_offset,
-    )
+    return _record(offset, near, lost, body=body, properties=_properties(pairs))
 
 
 def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Iterator[tuple[int, bytes, Lost | None]]:

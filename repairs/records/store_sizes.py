@@ -37,7 +37,7 @@ class StoreSizes:
 
     Units: bytes; `delay_levels_ms`: the delay of level 1, 2, ... `index_entries_count`: maxIndexNum, one more than the
            entries of a file. `has_default_queues`: neither a file nor the configuration gives the length of the files
-           of consume queues.
+           of consume queues; `is_log_file_guessed`: the length of the log's files is a guess.
     """
 
     log_file_bytes: int
@@ -46,6 +46,7 @@ class StoreSizes:
     index_entries_count: int
     delay_levels_ms: tuple[int, ...]
     has_default_queues: bool = False
+    is_log_file_guessed: bool = False
 
     @property
     def assumption(self) -> str | None:

@@ -113,14 +113,13 @@ def salvage(
     config: Path | None = None,
     with_tags: bool = False,
     old_store: Store | None = None,
-    infers_segments: bool = False,
     progress: Progress | None = None,
 ) -> Salvaged:
     """Make a store at `target` with all records that are found in files, devices and directories, and verify it.
 
     `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues show their ends; its
     state table and redo log (3.0, 3.1) are copied, and its `abort`, timers, and identity at a controller.
-    `infers_segments`: take the length of the log's files from blank records if there are any, else from `sizes`.
+    The length of the log's files is taken from blank records if `sizes` has a guess, and there are any.
     Raises: BadRequest, NotAStore if no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
     _refuse(paths, target, config)
@@ -128,7 +127,7 @@ def salvage(
         require_links_inside(old_store.root)
     sources = sources_of(paths)
     read = _read(sources, progress)
-    if infers_segments:
+    if sizes.is_log_file_guessed:
         sizes = with_log_files_of(sizes, _segment_bytes(read.borders, sources))
     files = OpenSources(sources)
     try:

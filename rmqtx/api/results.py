@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from rmqtx.api.rows import Diagnosis, row_of
 from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.model import exit_status
-from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Reading
-from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.diagnosing import Diagnosis as Causes
 from rmqtx.verdicts.model.reading import VerdictReading

@@ -34,7 +34,7 @@ from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.changes.undo_states import undo_file_exists
 from rmqtx.repairs.plans.plan_sources import FilePlanSource
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.audit.simulated import (
     TABLES,
     changed_settings,
@@ -103,7 +103,7 @@ class Stores:
         at_ms = _time_ms(at)
 
         def begin() -> Reading:
-            return show(*self._open(), identity, at_ms=at_ms, scan=scan, forms=NameForms.PLACES)
+            return show(*self._open(), identity, scan=Scan.asked(at_ms, scan=scan), forms=NameForms.PLACES)
 
         return Rows(Transaction, TRANSACTIONS, begin)
 

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rmqtx_cli.options.command_tree import OwnStore
+
 #: Columns of an example in a help page, which has 80; two are the page's indent.
 _COLUMNS = 76
 _UNIT = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
@@ -35,6 +37,7 @@ class Command:
     #: Module of `rmqtx_cli.commands` and function in it that runs the command.
     MODULE: ClassVar[str]
     FUNCTION: ClassVar[str] = "run"
+    OWN_STORE: ClassVar[OwnStore] = OwnStore.AS_ARGUMENT
 
 
 def epilog(examples: tuple[Example, ...]) -> str:

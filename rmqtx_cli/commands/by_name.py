@@ -72,7 +72,7 @@ def _built(name: str) -> Any:
 
 def _add(tree: CommandTree, command: type[Command], name: str, line: str) -> None:
     function = typer_function(command, run_by_its_module)
-    tree.command(name, short_help=line, epilog=epilog(command.EXAMPLES))(function)
+    tree.command(name, command.OWN_STORE, short_help=line, epilog=epilog(command.EXAMPLES))(function)
 
 
 class CommandsByName(Mapping[str, Any]):

@@ -10,7 +10,9 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import rmqtx
 from rmqtx.readers.model.errors import RmqtxError, SourceError
@@ -24,10 +26,6 @@ from rmqtx.spark_tasks.session.worker_facts import credentials_here
 from rmqtx_cli.options.configuration import configuration
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.words.text import count, size
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
 
 #: Extras with what does not work without them.
 EXTRAS = {
@@ -96,8 +94,6 @@ def store_text(seen: StoreSeen) -> str:
 
 
 def _python() -> Iterator[Part]:
-    from packaging.specifiers import SpecifierSet
-
     version, required = platform.python_version(), _metadata("Requires-Python") or ""
     found = f"{version}, {sys.executable}"
     is_supported = SpecifierSet(required).contains(version, prereleases=True)
@@ -142,8 +138,6 @@ def _extra(extra: str, without: str, *, is_wanted: bool) -> Part:
 
 def _requirements(package: str, extra: str) -> list[Requirement]:
     """Return what a package needs with an extra, and not without; "" for what it always needs."""
-    from packaging.requirements import Requirement
-
     found: list[Requirement] = []
     for text in importlib.metadata.requires(package) or ():
         requirement = Requirement(text)

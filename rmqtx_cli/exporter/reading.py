@@ -19,10 +19,8 @@ from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.monitoring.measure import measure
 from rmqtx_cli.monitoring.remembered import became_since
 from rmqtx_cli.monitoring.samples import counted_samples, exported_samples
-from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.output.standard_streams import own_standard_streams
-from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -36,10 +34,7 @@ END_SECONDS = 5.0
 class Request:
     """What to read. `before`: the numbers of the reading before, as `Numbers.as_memory` returns them."""
 
-    stores: list[str]
-    live: LiveOptions
-    files: StoreOptions
-    rate: float | None
+    source: AskedSource
     before: dict[str, Any] | None = None
 
 
@@ -65,9 +60,7 @@ def read(request: Request) -> dict[str, Any]:
 
     Raises: RmqtxError.
     """
-    opener = chosen_opener(
-        request.stores, request.live, request.files, Voice(quiet=True), "rmqtx exporter STORE", rate=request.rate
-    )
+    opener = chosen_opener(request.source, Voice(quiet=True), "rmqtx exporter STORE")
     with opener.opened() as source:
         for line in source.conf_lines() if request.before is None else ():  # once, with the first reading
             Voice().note(line)

@@ -16,15 +16,13 @@ from rmqtx_cli.words.near import did_you_mean
 def value_lists() -> dict[str, tuple[str, ...]]:
     """Return the lists by the name in the metadata `words` of a column; metadata `values` contains a list itself."""
     # The rules of all causes: most command lines have no condition.
-    from rmqtx.verdicts.causes.register import CAUSES
-    from rmqtx.verdicts.causes.strengths import cause_words
-    from rmqtx.verdicts.transactions.flags import FLAGS
-    from rmqtx.verdicts.transactions.reason_codes import REASONS
-    from rmqtx.verdicts.transactions.states_and_advice import ADVICE, STATES
+    from rmqtx.verdicts.causes import register, strengths
+    from rmqtx.verdicts.transactions import flags, reason_codes, states_and_advice
 
     return {
-        "states": tuple(STATES), "flags": tuple(FLAGS), "advice": tuple(ADVICE), "reasons": tuple(REASONS),
-        "findings": tuple(KINDS), "causes": tuple(CAUSES), "causes_found": tuple(cause_words()),
+        "states": tuple(states_and_advice.STATES), "flags": tuple(flags.FLAGS),
+        "advice": tuple(states_and_advice.ADVICE), "reasons": tuple(reason_codes.REASONS), "findings": tuple(KINDS),
+        "causes": tuple(register.CAUSES), "causes_found": tuple(strengths.cause_words()),
     }
 
 

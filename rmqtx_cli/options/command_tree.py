@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -76,8 +77,18 @@ def _refuse_second_places(order: list[Any]) -> None:
             raise BadRequest(f"{name} is given {order.count(parameter)} times", advice="run the command once for each")
 
 
+class OwnStore(Enum):
+    """How a command that is given no store gets that of RMQTX_STORE, of the configuration file, or a nearby one."""
+
+    AS_ARGUMENT = "it is added to the arguments of a command that takes stores as arguments"
+    AS_OPTION = "it is added as --store"
+    OF_ENVIRONMENT = "as an argument, and only that of RMQTX_STORE"
+
+
 class CheckedCommand(TyperCommand):
     """A command that refuses empty values and numbers that are too large."""
+
+    own_store: ClassVar[OwnStore] = OwnStore.AS_ARGUMENT
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
@@ -158,14 +169,12 @@ class CheckedCommand(TyperCommand):
             CURRENT.reset(token)
 
     def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, Any]) -> list[str]:
-        """Return the arguments with the store of RMQTX_STORE, of the configuration file, or a nearby one added, where a
-        command that only reads is given none. `stores` lists all stores of the file instead.
-        """
+        """Return the arguments with the store of `own_store` added, where a command that only reads is given none."""
         is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
         takes_store = self._has_argument("store", "paths")
-        if is_named or not (takes_store or self.name == "show"):
+        if is_named or not (takes_store or self.own_store is OwnStore.AS_OPTION):
             return args
-        if self.name == "stores" and environment_store() is None:
+        if self.own_store is OwnStore.OF_ENVIRONMENT and environment_store() is None:
             return args
         own = own_store()
         if own is None:
@@ -202,6 +211,9 @@ class CommandTree(typer.Typer):
         # Help by rich would take a quarter of the start-up time.
         super().__init__(**{"cls": HelpfulGroup, "rich_markup_mode": None, "context_settings": _CONTEXT, **named})
 
-    def command(self, name: str | None = None, **named: Any) -> Callable[[Any], Any]:
+    def command(
+        self, name: str | None = None, own_store: OwnStore = OwnStore.AS_ARGUMENT, **named: Any
+    ) -> Callable[[Any], Any]:
         """See `typer.Typer.command`."""
-        return super().command(name, **{"cls": CheckedCommand, "context_settings": _CONTEXT, **named})
+        checked = type("CheckedCommand", (CheckedCommand,), {"own_store": own_store})
+        return super().command(name, **{"cls": checked, "context_settings": _CONTEXT, **named})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,8 +102,6 @@ def configuration() -> Configuration:
     file = config_file()
     if file is None:
         return Configuration()
-    import tomllib
-
     try:
         text = file.read_text("utf-8")
         words = tomllib.loads(text)

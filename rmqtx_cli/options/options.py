@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.releases import dotted, parse_version, release_before, release_text
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.output_places import parse_output
 from rmqtx_cli.words.say import Voice
@@ -88,9 +90,6 @@ def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
     """
     if text is None or context.resilient_parsing:
         return text
-    from rmqtx.readers.model.errors import BadRequest
-    from rmqtx.readers.model.releases import dotted, parse_version, release_before, release_text
-
     try:
         given = parse_version(text)
     except BadRequest:

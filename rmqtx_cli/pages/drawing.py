@@ -52,22 +52,30 @@ class PageForm:
 _TABLES = PageForm()
 
 
-def draw(
-    transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
-    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[Event] | None = None,
-    form: PageForm = _TABLES,
-) -> None:
-    """Write the page.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a page shows of a transaction beside its row.
 
-    `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
-    `logged`: lines of the broker's logs as events; None if no logs were read.
+    `places`: the stores or brokers. `deadline`: the predicted discard, for a transaction that the check will still
+    reach. `causes`: rows of DIAGNOSES. `logged`: lines of the broker's logs as events; None if no logs were read.
     """
+
+    places: Sequence[TimelineSource]
+    deadline: Deadline | None
+    now_ms: int
+    causes: Sequence[Mapping[str, Any]] = ()
+    logged: Sequence[Event] | None = None
+
+
+def draw(transaction: Transaction, known: Known, stream: IO[bytes], form: PageForm = _TABLES) -> None:
+    """Write the page."""
     if form.is_plain:
-        _write(stream, map(escaped, _plain_lines(transaction, places, deadline, now_ms, causes, logged)))
+        _write(stream, map(escaped, _plain_lines(transaction, known)))
         return
-    _write(stream, _head(transaction, deadline, now_ms, _age(transaction, places, now_ms)))
-    events = timeline(transaction, places, logged)
-    events_view = _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged))
+    places = known.places
+    _write(stream, _head(transaction, known.deadline, known.now_ms, _age(transaction, places, known.now_ms)))
+    events = timeline(transaction, places, known.logged)
+    events_view = _timeline_view(_sent_ms(transaction), len(places) > 1, bool(known.logged))
     _write_table(stream, events, replace(events_view, is_wide=form.is_wide, is_quiet=form.is_quiet))
     checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
@@ -77,19 +85,17 @@ def draw(
         _write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=form.is_wide, is_quiet=form.is_quiet))
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
-    if causes:
-        _write(stream, ["", "causes (rmqtx explain WORD)", *map(cause_line, causes)])
+    if known.causes:
+        _write(stream, ["", "causes (rmqtx explain WORD)", *map(cause_line, known.causes)])
 
 
-def _plain_lines(
-    transaction: Transaction, places: Sequence[TimelineSource], deadline: Deadline | None, now_ms: int,
-    causes: Sequence[Mapping[str, Any]], logged: Sequence[Event] | None,
-) -> Iterator[str]:
+def _plain_lines(transaction: Transaction, known: Known) -> Iterator[str]:
     """The page in lines that a screen reader reads one after the other."""
+    places, now_ms = known.places, known.now_ms
     yield f"transaction {transaction['transaction_id']}, state {transaction['state']}"
-    for label, text in facts_of(transaction, deadline, now_ms, _age(transaction, places, now_ms)):
+    for label, text in facts_of(transaction, known.deadline, now_ms, _age(transaction, places, now_ms)):
         yield f"{label}: {text}"
-    for number, event in enumerate(timeline(transaction, places, logged).to_pylist(), 1):
+    for number, event in enumerate(timeline(transaction, places, known.logged).to_pylist(), 1):
         parts = [event["event"], time_text(event["time_ms"]), event["detail"], event.get("log_text")]
         parts += [f"{name} offset {event[f'{key}_offset']}" for name, key in (("queue", "queue"), ("log", "commit_log"))
                   if event[f"{key}_offset"] is not None]  # fmt: skip
@@ -98,7 +104,7 @@ def _plain_lines(
     for row in consumers_past(transaction, places).to_pylist():
         is_past = "past it" if row["is_past"] else "not past it"
         yield f"consumer group {row['group']}, topic {row['topic']}, queue {row['queue_id']}: {is_past}"
-    yield from (f"cause: {cause_line(cause).strip()}" for cause in causes)
+    yield from (f"cause: {cause_line(cause).strip()}" for cause in known.causes)
 
 
 def with_events(

@@ -13,7 +13,6 @@ from rmqtx.verdicts.model.predicted import REFUSED, SLAVE, Prediction
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
-from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped, group_words, of_group
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.model.check_stop import CheckStop
-    from rmqtx.verdicts.model.reading import VerdictReading
-    from rmqtx_cli.pages.order_of_harm import Harms
 
 _NAMED_MAX = 3
 
@@ -67,32 +64,6 @@ def _whose(pending: pa.Table) -> str:
     named = ", ".join(f"{topic or 'unknown'} ({number})" for (_, topic), number in pairs.most_common(_NAMED_MAX))
     more = f" and {count(len(pairs) - _NAMED_MAX, 'more topic')}" if len(pairs) > _NAMED_MAX else ""
     return f"{group_words(most_group)}, topics {named}{more}"
-
-
-def pending_lines(
-    rows: pa.Table, pending_count: int, harms: Harms, reading: VerdictReading,
-    counts_of: Callable[[str], tuple[int, int]], live: str | None, next_line: str | None, *, is_one_store: bool,
-) -> Iterator[str]:
-    """The lines above the list: pending transactions, stopped checks, the first discard, the next command.
-
-    `harms`: of the rows, at the time of the listing. `live`: the options that connect to the same brokers, None for
-    files. `next_line`: used if no check is stopped.
-    """
-    is_incomplete = any(finding.is_error for finding in reading.findings)
-    now_ms, unknown_count = harms.now_ms, reading.undecidable_count
-    sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
-    lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
-    yield next(lines)
-    yield from refused_lines(reading.predicted)
-    yield from slave_sentences(reading.predicted)
-    yield from passed_lines(reading.predicted)
-    yield from harms.start_sentences()
-    yield from harms.soon_sentences(reading.predicted, with_counts=False)
-    later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
-    yield from deadline_lines(rows, later, now_ms)
-    if next_line is not None and (harms.is_soon or not reading.check_stops):
-        yield next_line
-    yield from lines
 
 
 def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PROXY
 from rmqtx.readers.store.store import Store
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.half_and_op_tables import groups_asked_through, read_halves, read_ops
-from rmqtx.remoting.live.lookups import LiveSurroundings, audit, lookup, pending, show
+from rmqtx.remoting.live.lookups import LiveSurroundings, audit, lookup, pending, show, with_or_without_causes
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.options.live import LiveOptions
@@ -132,7 +132,7 @@ class BrokerSource:
         live = self.brokers
         return show(
             live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, forms=NameForms.PLACES,
-            with_causes=with_causes,
+            columns=with_or_without_causes(with_causes=with_causes),
         )
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:

@@ -35,17 +35,14 @@ class EngineRun:
 @contextmanager
 def engine_run(
     context: typer.Context, what: str, stores: list[Store], listing: MetaCarrier, engine: EngineOptions,
-    provenance: ProvenanceOptions, *, is_wanted: bool = False, inputs: Sequence[Path] = (),
+    provenance: ProvenanceOptions, *, inputs: Sequence[Path] = (),
 ) -> Iterator[EngineRun]:
     """Start the engine that the options ask for, and pass the listing its provenance.
 
-    `what`: the label of the progress bar. `is_wanted`, `inputs`: see `take_provenance`.
+    `what`: the label of the progress bar. `inputs`: see `take_provenance`.
     Raises: SparkUnavailable if Spark was asked for and cannot start.
     """
     voice = listing.voice
     with chosen_engine(engine, stores, voice) as given, shown(what, voice) as progress:
-        facts = take_provenance(
-            context, listing, given, stores, hash_all=provenance.hash_all, voice=voice, is_wanted=is_wanted,
-            inputs=inputs,
-        )
+        facts = take_provenance(context, listing, given, stores, hash_all=provenance.hash_all, inputs=inputs)
         yield EngineRun(given, progress, facts)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rmqtx.readers.jobs.job_runner import ScanJob, run_job
 from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
-from rmqtx.readers.log.splits import SPLIT_BYTES, plan_splits
+from rmqtx.readers.log.splits import SPLIT_BYTES, WorkDivision, plan_splits
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx.spark_tasks.session.java import find_java
@@ -71,8 +71,8 @@ class LocalEngine:
         """See `StoreEngine`."""
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
-            split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
-            progress=progress, columns=TRANSACTIONS.names if columns is None else columns,
+            work=WorkDivision(self.split_bytes_for(stores), self.options.temporary_directory), progress=progress,
+            columns=TRANSACTIONS.names if columns is None else columns,
         )
 
     def audit_into(
@@ -138,10 +138,10 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         if name is EngineName.LOCAL:
             yield LocalEngine(options)
         else:
-            from rmqtx_cli.sources.spark_engine import SparkEngine  # its jobs: most runs need no Spark
-
             with shown("starting Spark", voice):
                 spark = stack.enter_context(spark_session(options))
+            from rmqtx_cli.sources.spark_engine import SparkEngine  # PySpark, which exists if there is a session
+
             engine = SparkEngine(options, spark)
             stack.callback(engine.close)
             yield engine

@@ -14,7 +14,7 @@ from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
-from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, TimelineSource
 from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
@@ -138,8 +138,8 @@ class FileSource:
         table = read_database(self.database, self.stores)
         with shown("searching", self.voice) as progress:
             reading = show(
-                self.stores, self.opened.settings_of, identity, at_ms=at_ms, scan=scan, forms=NameForms.PLACES,
-                progress=progress, with_causes=with_causes,
+                self.stores, self.opened.settings_of, identity, scan=Scan.asked(at_ms, scan=scan),
+                forms=NameForms.PLACES, progress=progress, with_causes=with_causes,
             )
         reading.batches = with_entries(reading.batches, table)
         return reading

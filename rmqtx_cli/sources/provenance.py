@@ -6,6 +6,7 @@ import functools
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,15 @@ class MetaCarrier(Protocol):
     @property
     def carries_meta(self) -> bool:
         """Whether the output contains its provenance."""
+
+
+@dataclass(slots=True)
+class TakenProvenance:
+    """Takes the provenance for what always contains it: a folder, a report, an export, a plan. See `MetaCarrier`."""
+
+    voice: Voice
+    meta: Provenance | None = None
+    carries_meta: bool = True
 
 
 #: Options that change nothing in the rows.
@@ -73,18 +83,16 @@ def take_provenance(
     stores: list[Store],
     *,
     hash_all: bool,
-    voice: Voice,
-    is_wanted: bool = False,
     inputs: Sequence[Path] = (),
 ) -> Provenance | None:
     """The provenance of the rows that follow: passed to the listing, and printed with --verbose or --hash.
 
     `inputs`: other files that the rows depend on; of a directory all its files.
-    It takes two reads per segment (`hash_all`: all bytes), so the result is None if it is neither printed nor stored
-    and not `is_wanted`.
+    It takes two reads per segment (`hash_all`: all bytes), so the result is None if it is neither printed nor stored.
     """
+    voice = listing.voice
     is_printed = voice.verbose or (hash_all and not voice.quiet)
-    if not (is_wanted or is_printed or listing.carries_meta):
+    if not (is_printed or listing.carries_meta):
         return None
     facts = provenance_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
     listing.meta = facts

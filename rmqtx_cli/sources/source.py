@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -137,31 +138,39 @@ def opener_of(
     options: SourceOptions, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]
 ) -> SourceOpener:
     """The opener of the given stores or brokers; see `chosen_opener`."""
-    return chosen_opener(
-        stores, options.live, options.files, options.voice, advice, rate=options.rate, database=options.database,
-        files_only=files_only,
-    )
+    asked = AskedSource(stores, options.live, options.files, options.rate, options.database)
+    return chosen_opener(asked, options.voice, advice, files_only)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSource:
+    """The stores or the live brokers that a command line names, with the options of each."""
+
+    stores: Sequence[str]
+    live: LiveOptions
+    files: StoreOptions
+    rate: float | None = None
+    database: DatabaseOptions = field(default_factory=DatabaseOptions)
 
 
 def chosen_opener(
-    stores: Sequence[str], live: LiveOptions, files: StoreOptions, voice: Voice, advice: str, *,
-    rate: float | None = None, database: DatabaseOptions | None = None, files_only: Mapping[str, Any] | None = None,
+    asked: AskedSource, voice: Voice, advice: str, files_only: Mapping[str, Any] | None = None
 ) -> SourceOpener:
     """The opener of stores or of live brokers; exactly one of the two must be given.
 
     `files_only`: values of the options that live brokers do not support, by option name.
     Raises: BadRequest, with the advice where both or neither is given, and for options of the other one.
     """
-    database = database or DatabaseOptions()
-    if not live.instead_of(stores, advice):
-        if rate is not None:
+    files = asked.files
+    if not asked.live.instead_of(asked.stores, advice):
+        if asked.rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
-        return FileOpener(stores, files, database, voice)
-    refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(database)})
+        return FileOpener(asked.stores, files, asked.database, voice)
+    refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(asked.database)})
     from rmqtx_cli.sources.brokers import BrokerOpener  # connections: files need none of them
 
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None
-    return BrokerOpener(live, voice, rate, trace_topic)
+    return BrokerOpener(asked.live, voice, asked.rate, trace_topic)
 
 
 def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable
 from rmqtx.spark_tasks.jobs.audit import audit
 from rmqtx.spark_tasks.jobs.ledger import read_transaction_table
@@ -71,8 +72,8 @@ class SparkEngine:
         """See `StoreEngine`. The rows have all columns of TRANSACTIONS."""
         with translated():
             reading = audit(
-                self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
-                temporary_directory=self.options.temporary_directory, progress=progress,
+                self.spark, stores, settings_of, at_ms=at_ms, progress=progress,
+                work=WorkDivision(self.split_bytes_for(stores), self.options.temporary_directory),
                 measures=[name for name in MEASURES.names if name in (columns or ())],
             )
         reading.batches = self.watched(reading.batches)

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 from rmqtx.verdicts.deadlines.deadline import deadline_of
-from rmqtx_cli.pages.drawing import PageForm, draw
+from rmqtx_cli.pages.drawing import Known, PageForm, draw
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import SourceOpener
@@ -30,5 +30,5 @@ def write_page(
         for row, row_causes in zip(rows.to_pylist(), causes, strict=True):
             deadline = deadline_of(row, reading.predicted)
             form = PageForm(is_plain=is_plain, is_quiet=True)
-            draw(row, source.surroundings(), stream, deadline, now_ms, row_causes, [], form)
+            draw(row, Known(source.surroundings(), deadline, now_ms, row_causes, []), stream, form)
     return row_causes

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.findings import findings_table
-from rmqtx.verdicts.audit.provenance import Provenance
+from rmqtx.readers.model.tables import findings_table
 from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written, verdict_folder
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.engine_run import engine_run
-from rmqtx_cli.words.say import Voice
+from rmqtx_cli.sources.provenance import TakenProvenance
 from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
@@ -47,15 +45,6 @@ def folder_of(
     return verdict_folder(place.place, names, has_timestamps=output.form.timestamps)
 
 
-@dataclass(slots=True)
-class _TakenProvenance:
-    """Takes the provenance: a folder always has it. See `MetaCarrier`."""
-
-    voice: Voice
-    meta: Provenance | None = None
-    carries_meta: bool = True
-
-
 def audit_into_folder(
     context: typer.Context, folder: VerdictFolder, opener: FileOpener, engine: EngineOptions,
     provenance: ProvenanceOptions, at_ms: int | None,
@@ -64,7 +53,7 @@ def audit_into_folder(
 
     Raises: BadRequest if the folder has files; UnwritableFile.
     """
-    taken = _TakenProvenance(opener.voice)
+    taken = TakenProvenance(opener.voice)
     with (
         opener.opened(OutputFolder(folder.place)) as source,
         folder.begun(),

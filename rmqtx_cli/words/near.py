@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 
 
 def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """The known words most similar to the given one, best first; case is ignored."""
-    import difflib
-
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)
     parts = [low for low in by_lower if len(word) > 2 and word.lower() in low and low not in close]

@@ -16,7 +16,7 @@ from rmqtx_cli.words import log_json
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, Task, TaskID
+    from rich.progress import Progress, TaskID
 
 
 #: The bars on the terminal.
@@ -64,26 +64,15 @@ def counted(what: str, voice: Voice) -> Iterator[CountBar | log_json.Progress | 
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.text import Text
+    from rmqtx_cli.words.rich_bars import counting
 
-    class Rate(ProgressColumn):
-        """Things in a second."""
-
-        def render(self, task: Task) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:.1f}/s")
-
-    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with _on_terminal(columns) as bar:
+    with _on_terminal(counting()) as bar:
         yield CountBar(bar, bar.add_task(what, total=None))
 
 
 @contextmanager
-def _on_terminal(columns: tuple[ProgressColumn, ...]) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+def _on_terminal(bar: Progress) -> Iterator[Progress]:
+    with bar:
         _SHOWN.append(bar)
         try:
             yield bar
@@ -100,18 +89,9 @@ def shown(what: str, voice: Voice) -> Iterator[Bar | log_json.Progress | None]:
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rmqtx_cli.words.rich_bars import of_bytes
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), DownloadColumn(binary_units=True),
-               TransferSpeedColumn(), TimeRemainingColumn())
-    with _on_terminal(columns) as bar:
+    with _on_terminal(of_bytes()) as bar:
         yield Bar(bar, bar.add_task(what, total=None), what)
 
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import StorageLevel
 
 from rmqtx.readers.jobs.workers import Progress, show_phase
 from rmqtx.readers.log.commit_log import last_with_data, log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
-from rmqtx.readers.log.splits import SplitPlan
+from rmqtx.readers.log.splits import BY_ENGINE, SplitPlan, WorkDivision
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
@@ -70,22 +71,20 @@ def audit(
     settings_of: SettingsOf,
     *,
     at_ms: int | None = None,
-    split_bytes: int | None = None,
-    temporary_directory: str | None = None,
+    work: WorkDivision = BY_ENGINE,
     progress: Progress | None = None,
     measures: Collection[str] = (),
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores, which are one audit.
 
-    Shape:  batches of TRANSACTIONS, and the given columns of MEASURES. `split_bytes`: bytes that one task reads, None:
-            as `sizes_for` chooses; the rows do not depend on it.
+    Shape:  batches of TRANSACTIONS, and the given columns of MEASURES.
     Units:  `progress` receives bytes.
     Order:  none.
     Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
     """
     reading = VerdictReading(chosen_schema({*TRANSACTIONS.names, *measures}), [])
-    task = SparkAudit(spark, stores, settings_of, reading, at_ms, split_bytes, progress)
-    batches = _audit(task, reading, tuple(reading.schema.names), temporary_directory)
+    task = SparkAudit(spark, stores, settings_of, reading, at_ms, work.split_bytes, progress)
+    batches = _audit(task, reading, tuple(reading.schema.names), work.temporary_directory)
     reading.batches = with_log_copies(batches, stores, reading)
     return reading
 
@@ -231,8 +230,6 @@ class SparkAudit:
         return facts, plan
 
     def _scan_splits(self, plan: SplitPlan) -> DataFrame:
-        from pyspark import StorageLevel
-
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         path = "the accelerator" if fast else "the reference path"
         self._reading.notes.append(Note(NoteKind.HOW, f"scanned by {path}"))

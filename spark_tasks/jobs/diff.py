@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
 
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store
@@ -40,9 +42,6 @@ def differences(
 
     Order: none. `sizes`: receives the number of transactions of each side, before the first row.
     """
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as sql
-
     reading = VerdictReading(DIFFERENCES, [])
     with ExitStack() as kept:
         sides: list[Judged] = []
@@ -63,8 +62,6 @@ def differences(
 
 def narrowed(verdicts: DataFrame, buckets_count: int) -> DataFrame:
     """Return verdicts without the columns that are not compared, with their bucket."""
-    from pyspark.sql import functions as sql
-
     counts = [sql.size(name).cast("long").alias(f"{name}_count") for name in EVIDENCE]
     plain = [name for name in NARROW.names if not name.endswith("_count")]
     bucket = sql.pmod(sql.xxhash64("transaction_id"), sql.lit(buckets_count)).alias(_BUCKET)

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rmqtx.readers.ledger.databases import column_texts
 from rmqtx.readers.ledger.ledger import SQLITE, open_ledger
@@ -59,8 +63,6 @@ def read_ledger(
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """Return the Arrow schema of a frame in tasks."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     schema: pa.Schema = to_arrow_schema(frame.schema)
     return schema
 
@@ -87,8 +89,6 @@ def read_database(
 
 
 def _from_csv(spark: SparkSession, location: str, text_columns: tuple[str, ...]) -> DataFrame:
-    from pyspark.sql.types import StringType, StructField, StructType
-
     guessed = tried(f"the ledger {location}", lambda: spark.read.csv(location, header=True, inferSchema=True))
     fields = [
         StructField(field.name, StringType() if field.name in text_columns else field.dataType)
@@ -108,9 +108,6 @@ def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-dr
 
     Raises: UnreadableFile, with the message of the database, or of the first cause.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     try:
         return read()
     except (Py4JJavaError, PySparkException) as error:

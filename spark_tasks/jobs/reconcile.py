@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import functions as sql
 
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import TRANSACTIONS
@@ -88,8 +90,6 @@ def _handed_over(
 
 def _identified(verdicts: DataFrame) -> DataFrame:
     """Return verdicts with the column `identity`."""
-    from pyspark.sql import functions as sql
-
     words = (sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
     return verdicts.withColumn("identity", sql.concat_ws(_SEPARATOR, *words))
 
@@ -99,8 +99,6 @@ def _advised(
     fit: LedgerFit | None,
 ) -> DataFrame:
     """Return identified verdicts with the ledger's value, as handed-over rows of RECONCILED."""
-    from pyspark.sql import functions as sql
-
     terms = ledger.terms
     keys = identified.select("identity", *terms.match.columns).mapInArrow(_Keys(terms.match), _KEYS).distinct()
     words = ledger.frame.mapInArrow(_Words(terms), _WORDS)
@@ -123,8 +121,6 @@ def _advised(
 
 def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
     """Count matches of keys: three small queries over keys and ledger values."""
-    from pyspark.sql import functions as sql
-
     known = keys.select("key").distinct()
     counted = known.agg(sql.count("*"), sql.min("key")).first()
     is_known = known.withColumn("is_known", sql.lit(True))
@@ -185,8 +181,6 @@ class _Advise:
         return "advise"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         context = TaskContext.get()
         assert context is not None
         with working():

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
 
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.errors import SparkUnavailable, translated
 from rmqtx.spark_tasks.session.packages import send_packages
 from rmqtx.spark_tasks.session.signals import interruptible
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Requirements of PySpark's client of Spark Connect: a module, and the package that contains it.
 _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
@@ -44,8 +42,6 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     if not url.startswith("sc://"):
         raise SparkUnavailable(f"{url!r} is not a Spark Connect address", advice="give an address like sc://HOST:15002")
     _reach(url)
-    from pyspark.sql import SparkSession
-
     builder = SparkSession.builder.remote(url)
     for name, value in conf.items():
         if name not in _SENT_LATER:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -14,16 +15,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rmqtx.readers.storage.temporary import folder_prefix
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from rmqtx.readers.storage.temporary import folder_prefix, temporary_files_in
 from rmqtx.spark_tasks.session.errors import error_of
 from rmqtx.spark_tasks.session.java import find_java
 from rmqtx.spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
 from rmqtx.spark_tasks.session.signals import interruptible, uninterrupted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 #: How long a JVM may take to end and to remove its files before it is killed.
@@ -143,17 +147,6 @@ def _private_folder(directory: str | None) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_files_in(directory: str | None) -> Iterator[None]:
-    """Create temporary files of this process in a directory, if given, during the block."""
-    before = tempfile.tempdir
-    tempfile.tempdir = directory or before
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-
-
-@contextmanager
 def _environment_set(values: Mapping[str, str | None]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
     _set_environment(values)
@@ -177,8 +170,6 @@ def _gateway(conf: Mapping[str, str], folder: Path) -> Iterator[Any]:
 
     No call is made at the end, because after an interrupt the JVM may still be answering another call.
     """
-    from pyspark import SparkContext
-
     before = SparkContext._gateway, SparkContext._jvm
     gateway = None
     try:
@@ -195,10 +186,6 @@ def _gateway(conf: Mapping[str, str], folder: Path) -> Iterator[Any]:
 
 
 def _launched(conf: Mapping[str, str], folder: Path) -> Any:
-    from pyspark import SparkConf
-    from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
-
     with _log_file(folder) as log:
         try:
             settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
@@ -219,20 +206,12 @@ def _log_file(folder: Path) -> Iterator[Any]:
 
 def _failed(folder: Path, error: Exception) -> Exception:
     """Return the reason why Spark did not start, from the output of its JVM and the error of PySpark."""
-    from py4j.protocol import Py4JError
-
     log = folder / "spark.log"
     written = log.read_text(errors="replace") if log.exists() else ""
     return error_of(f"{written}\n{error}" if isinstance(error, Py4JError) else written)
 
 
 def _session_of(gateway: Any, folder: Path) -> SparkSession:
-    import signal
-
-    from py4j.protocol import Py4JError
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     before = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(gateway=gateway, conf=_given_conf(gateway))
@@ -248,16 +227,11 @@ def _session_of(gateway: Any, folder: Path) -> SparkSession:
 
 
 def _given_conf(gateway: Any) -> Any:
-    from pyspark import SparkConf
-
     return SparkConf(_jvm=gateway.jvm)
 
 
 def _end(gateway: Any) -> None:
     """End the JVM and reset PySpark's state, so that another JVM can be started."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     context = SparkContext._active_spark_context
     if context is not None:
         context._jsc = None  # so that it stops its local parts and does not call the JVM

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from packaging.requirements import Requirement
+
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.spark_tasks.session.worker_facts import NEEDED, USEFUL
 
@@ -107,8 +109,6 @@ for name in {modules}:
 
 def _distributions() -> dict[str, importlib.metadata.Distribution]:
     """Return the packages that tasks need, those that are useful and installed, and all that these need, by name."""
-    from packaging.requirements import Requirement
-
     for name in NEEDED:
         if not _is_installed(name):
             raise CannotPack(f"{name} is not installed here", advice="pip install 'rmqtx[spark]'")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import StorageLevel
 
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.packages import is_local
@@ -58,8 +59,6 @@ class Handover:
 
     def keeps(self, frame: DataFrame) -> DataFrame:
         """Return a frame with rows of HANDED, persisted for a query of sizes and then of rows."""
-        from pyspark import StorageLevel
-
         # On disk, so that its size never takes the memory that tasks need.
         return frame.persist(StorageLevel.DISK_ONLY)
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from py4j.protocol import Py4JError
+
 from rmqtx.readers.jobs.workers import Progress, show_phase
 from rmqtx.readers.log.segment_scan import Span
 from rmqtx.spark_tasks.session.packages import is_connected
@@ -101,8 +103,6 @@ def _watched(spark: SparkSession, phase: Phase, progress: Progress) -> Iterator[
 
 
 def _watch(context: Any, phase: Phase, progress: Progress, ended: threading.Event) -> None:
-    from py4j.protocol import Py4JError
-
     tracker = context.statusTracker()
     done_before = 0
     while not ended.wait(_INTERVAL_SECONDS):

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
-from rmqtx.readers.model.moments import with_timestamps
+from rmqtx.readers.model.timestamps import with_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
@@ -20,22 +23,16 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
     Raises: TypeError for a type that Spark does not have.
     """
-    from pyspark.sql.types import StructType
-
     return StructType([_spark_field(field) for field in schema])
 
 
 def _spark_field(field: pa.Field) -> StructField:
-    from pyspark.sql.types import StructField
-
     meaning = (field.metadata or {}).get(b"meaning")
     comment = {} if meaning is None else {"comment": meaning.decode()}
     return StructField(field.name, _spark_type(field.type), True, comment)
 
 
 def _spark_type(kind: pa.DataType) -> DataType:
-    from pyspark.sql import types
-
     plain: dict[pa.DataType, DataType] = {
         pa.bool_(): types.BooleanType(),
         pa.int8(): types.ByteType(),
@@ -61,8 +58,6 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects from a data source with this Spark schema."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     return to_arrow_schema(schema, timezone="UTC")
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.own_process import allow_pandas
-from rmqtx.spark_tasks.session.driver import own_session, temporary_files_in
+from rmqtx.readers.storage.temporary import temporary_files_in
 from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx.spark_tasks.session.packages import send_packages
 from rmqtx.spark_tasks.session.workers import check_workers
@@ -61,6 +61,8 @@ def _opened(
         with temporary_files_in(temporary_directory), remote_session(remote, conf) as spark:
             yield spark
     else:
+        from rmqtx.spark_tasks.session.driver import own_session  # PySpark
+
         with own_session(master or "local[*]", conf, temporary_directory) as spark:
             yield spark
 
@@ -74,9 +76,8 @@ def given_session() -> SparkSession | None:
     """Return the session from spark-submit or a notebook in this process; None if there is none."""
     if not is_submitted() and "pyspark" not in sys.modules:
         return None
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    import pyspark.sql
 
-    if is_submitted() or SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
+    if is_submitted() or pyspark.SparkContext._active_spark_context is not None:
+        return pyspark.sql.SparkSession.builder.getOrCreate()
     return None

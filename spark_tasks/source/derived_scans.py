@@ -13,8 +13,9 @@ from rmqtx.readers.cursors.cursors import read_cursors
 from rmqtx.readers.index.index import infer_slots_count
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
-from rmqtx.readers.model.findings import Finding, as_text, findings_table
+from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import findings_table
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.queues.consume_queue_scan import scan_slots
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE

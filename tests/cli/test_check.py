@@ -24,7 +24,7 @@ from rmqtx_cli.monitoring.remembered import Became, what_became_of
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
 from tests.cli.program import WARM
@@ -201,7 +201,8 @@ def test_causes_of_what_is_newly_discarded(rmqtx: Run, memory: Path) -> None:
     store = opened("fifteen-5.3.3")
     rows = audit([store], broker_settings).table().to_pylist()
     gone = {row["transaction_id"]: None for row in rows if row["state"] == "DISCARDED" and row["advice"] != "wait"}
-    with chosen_opener([store.root], LiveOptions(), StoreOptions(), Voice(quiet=True), "").opened() as source:
+    asked = AskedSource([store.root], LiveOptions(), StoreOptions())
+    with chosen_opener(asked, Voice(quiet=True), "").opened() as source:
         became = what_became_of(source, gone)
     assert set(became.states.values()) == {"DISCARDED"}
     decided = {("no-decision-in-time", "explains"): len(gone)}

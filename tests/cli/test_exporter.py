@@ -32,6 +32,7 @@ from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.monitoring.samples import added, counted_samples, exported_samples
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.source import AskedSource
 from tests.cli.conftest import Run
 from tests.forge.stores import unpacked
 
@@ -39,7 +40,7 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 def request(*stores: str | Path, broker_conf: Path | None = None) -> Request:
-    return Request([str(store) for store in stores], LiveOptions(), StoreOptions(broker_conf=broker_conf), None)
+    return Request(AskedSource([str(store) for store in stores], LiveOptions(), StoreOptions(broker_conf=broker_conf)))
 
 
 def wait_for_results(schedule: Schedule, count: int) -> None:
@@ -275,7 +276,7 @@ class _Answers(ReadingProcess):
     """Answers at once: as many readings as the exporter makes in a day."""
 
     def answer(self, request: Request) -> Answer:
-        if request.live.tls:
+        if request.source.live.tls:
             raise Failed("refused")
         last = (request.before or {"number": 0})["number"]
         labels = {"store": "/s", "topic": "orders", "producer_group": f"group-{last % 70}"}
@@ -292,7 +293,7 @@ def test_each_failure_is_printed_once_and_its_end(monkeypatch: pytest.MonkeyPatc
     schedule = Schedule(request("/s"), 60, 60, said.append)
     schedule._read()
     for live in (LiveOptions(tls=True), LiveOptions(tls=True), LiveOptions()):
-        schedule._request = replace(schedule._request, live=live)
+        schedule._request = replace(schedule._request, source=replace(schedule._request.source, live=live))
         schedule._read()
     assert [re.sub(r"in \d\w*", "in 0s", line) for line in said] == [
         "reading succeeded in 0s: at least 0 pending transactions, evidence is missing or damaged: gap",

@@ -76,6 +76,8 @@ def test_no_import_converts_with_pyarrow() -> None:
         "    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + '.'):\n"
         "        try: importlib.import_module(module.name)\n"
         "        except SystemExit as found: sys.exit(f'{module.name}: {found}')\n"
+        "        except ModuleNotFoundError as lacking:\n"
+        "            if lacking.name not in ('pyspark', 'py4j'): raise\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -23,7 +23,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.watching.drawing import View, change_text, screen
 from rmqtx_cli.watching.keys import Key, keys
 from rmqtx_cli.watching.model import Model, Sort
@@ -274,7 +274,7 @@ def test_a_timeline_of_a_live_broker(common: Path) -> None:
     settings = broker_settings(store, conf=corpus.recipe("common-5.3.3")["broker_conf"], version="5.3.3")
     with FakeServer(StoreBroker(store, settings, "5.3.3")) as server:
         live = LiveOptions(broker=[server.address])
-        opener = chosen_opener([], live, StoreOptions(), Voice(quiet=True), "", rate=None)
+        opener = chosen_opener(AskedSource([], live, StoreOptions()), Voice(quiet=True), "")
         found = take(opener, [])
         identity = max(found.pending.values(), key=lambda one: one.checks_count).transaction_id
         lines = timeline(opener, identity)

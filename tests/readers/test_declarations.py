@@ -15,9 +15,9 @@ from rmqtx.readers.cursors.rocksdb_cursors import CURSOR_KEY
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
 from rmqtx.readers.log.record_layout import BLANK, RECORD
 from rmqtx.readers.model import errors
-from rmqtx.readers.model.findings import KINDS, Finding, findings_table
+from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.model.layout import Field, Layout
-from rmqtx.readers.model.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
+from rmqtx.readers.model.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS, findings_table
 from rmqtx.readers.old_tables.redo_log import REDO_ENTRY
 from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT

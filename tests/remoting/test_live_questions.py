@@ -160,11 +160,11 @@ def test_ids_alone_are_found_without_checks_producers_and_causes(
         for unused in ("live_stops", "predict_from_live", "with_producers"):
             monkeypatch.delattr(live_lookups, unused)
         monkeypatch.delattr("rmqtx.verdicts.causes.judging.habits_of")
-        found = [live_lookups.show([one.broker], name, only_ids=True).table() for name in names]
+        found = [live_lookups.show([one.broker], name, columns=("transaction_id",)).table() for name in names]
         assert [table.column_names for table in found] == [["transaction_id"]] * len(names)
         assert [table["transaction_id"].to_pylist() for table in found] == shown
         with pytest.raises(NoSuchTransaction):
-            live_lookups.show([one.broker], "UNKNOWN", only_ids=True)
+            live_lookups.show([one.broker], "UNKNOWN", columns=("transaction_id",))
 
 
 def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_start(

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
-from rmqtx.repairs.records.store_sizes import store_sizes, with_log_files_of
+from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.repairs.salvage.salvage import Salvaged, salvage
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
@@ -266,8 +266,9 @@ def play(name: str, kind: str, directory: Path, seed: int = 0) -> Result:
         old = open_store(root) if root in paths else None
         knows = old is not None or name not in WITH_SEVERAL_SEGMENTS
         made = salvage(
-            paths, directory / "new", with_log_files_of(sizes, None if knows else 1 << 30), config=root / "config",
-            with_tags=tags, old_store=old, infers_segments=not knows,
+            paths, directory / "new",
+            sizes if knows else replace(sizes, log_file_bytes=1 << 30, is_log_file_guessed=True),
+            config=root / "config", with_tags=tags, old_store=old,
         )
         if made.segment_bytes != sizes.log_file_bytes:
             result.violations.append(f"segments of {made.segment_bytes} bytes, not {sizes.log_file_bytes}")

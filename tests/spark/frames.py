@@ -13,8 +13,8 @@ from rmqtx.readers.cursors.cursors import read_cursors
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
-from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import findings_table
 from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.segment_table import read_segments

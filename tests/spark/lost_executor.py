@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.spark_tasks.jobs.audit import audit
 from rmqtx.spark_tasks.session.session import session
 from tests.forge.stores import opened, settings_of
@@ -63,7 +64,7 @@ def main(name: str) -> None:
         killed: list[int] = []
         watcher = threading.Thread(target=kill_one, args=(spark, killed), daemon=True)
         watcher.start()
-        found = answers(audit(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES))
+        found = answers(audit(spark, [opened(name)], settings_of(name), work=WorkDivision(SPLIT_BYTES)))
         print(json.dumps({"killed": len(killed), **found}))
 
 

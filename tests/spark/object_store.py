@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.spark_tasks.jobs import audit as spark_audit
@@ -28,7 +29,7 @@ def main(name: str, local: str, uri: str, temporary: str) -> dict[str, Any]:
     with session("local[2]", conf=CONF, temporary_directory=temporary) as spark:
 
         def judged(store: Store) -> Reading:
-            return spark_audit.audit(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
+            return spark_audit.audit(spark, [store], settings_of(name), work=WorkDivision(SPLIT_BYTES))
 
         rows = judged(open_store(uri)).table().to_pylist()
         server.requests()

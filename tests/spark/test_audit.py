@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage import open_file
 from rmqtx.readers.store.broker_settings import broker_settings
@@ -65,7 +66,7 @@ def answers(reading: VerdictReading) -> dict[str, list[str]]:
 
 def on_spark(spark: SparkSession, stores: list[Store], settings: SettingsOf, **options: Any) -> dict[str, list[str]]:
     """What the audit on Spark says."""
-    return answers(spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, **options))
+    return answers(spark_audit.audit(spark, stores, settings, work=WorkDivision(SPLIT_BYTES), **options))
 
 
 @pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
@@ -95,7 +96,7 @@ def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:
     name = "common-5.3.3"
     stores, settings = [opened(name)], settings_of(name)
     wanted = Summary.of(local_audit.audit(stores, settings, columns=SUMMARY_COLUMNS).table()).table()
-    found = spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, measures=MEASURES.names)
+    found = spark_audit.audit(spark, stores, settings, work=WorkDivision(SPLIT_BYTES), measures=MEASURES.names)
     assert Summary.of(found.table()).table().equals(wanted)
     assert wanted["half_to_decision_worst_ms"].null_count < wanted.num_rows
 
@@ -262,7 +263,7 @@ def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
     root = forge.write(half_cursor=11_000, op_cursor=2_000)
     settings = settings_of("common-5.3.3")
     wanted = answers(local_audit.audit([open_store(root)], settings))
-    found = answers(spark_audit.audit(spark, [open_store(root)], settings, split_bytes=1 << 20))
+    found = answers(spark_audit.audit(spark, [open_store(root)], settings, work=WorkDivision(1 << 20)))
     assert found == wanted
     assert max(len(json.loads(row)["half_copies"]) for row in wanted["rows"]) == 10_000
 
@@ -270,7 +271,7 @@ def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
 def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
     name = "masked-4.9.7"
     kept = set(spark.sparkContext._jsc.getPersistentRDDs())
-    reading = spark_audit.audit(spark, [opened(name)], settings_of(name), temporary_directory=str(tmp_path))
+    reading = spark_audit.audit(spark, [opened(name)], settings_of(name), work=WorkDivision(None, str(tmp_path)))
     assert reading.table().num_rows
     assert list(tmp_path.iterdir()) == []
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
@@ -282,7 +283,7 @@ def test_causes_of_several_stores(spark: SparkSession) -> None:
     found, causes = [], []
     for reading in (
         local_audit.audit(stores, lambda store: settings[store.root], columns=(*NEEDED_COLUMNS, "causes")),
-        spark_audit.audit(spark, stores, lambda store: settings[store.root], split_bytes=SPLIT_BYTES),
+        spark_audit.audit(spark, stores, lambda store: settings[store.root], work=WorkDivision(SPLIT_BYTES)),
     ):
         diagnosis = Diagnosis(reading.evidence)
         of_row: dict[tuple[str, str], list[str]] = {}
@@ -306,7 +307,7 @@ def test_causes_of_many_transactions_are_those_of_the_plan(spark: SparkSession, 
     tables = []
     for reading in (
         local_audit.audit([store], lambda _: settings, columns=NEEDED_COLUMNS),
-        spark_audit.audit(spark, [store], lambda _: settings, split_bytes=4 << 20),
+        spark_audit.audit(spark, [store], lambda _: settings, work=WorkDivision(4 << 20)),
     ):
         diagnosis = Diagnosis(reading.evidence)
         for batch in reading:

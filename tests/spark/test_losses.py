@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.jobs.audit import audit
 from rmqtx.verdicts.audit import local_audit
@@ -54,7 +55,7 @@ def test_a_segment_that_is_removed_after_the_snapshot(spark: SparkSession, tmp_p
     store = open_store(root)
     removed = store.commit_log[1].file
     Path(removed).unlink()
-    found = answers(audit(spark, [store], settings_of(name), split_bytes=16 << 10))
+    found = answers(audit(spark, [store], settings_of(name), work=WorkDivision(16 << 10)))
     assert found == answers(local_audit.audit([store], settings_of(name)))
     assert any("unreadable-file" in line and removed in line for line in found["findings"])
     undecidable = [row for row in found["rows"] if '"state": "UNDECIDABLE"' in row]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.jobs.audit import audit
@@ -86,7 +87,7 @@ def test_bytes_and_tasks_rise_to_all(
 def test_an_audit_reads_then_judges(spark: SparkSession) -> None:
     name = "common-5.3.3"
     store, watcher = open_store(unpacked(name)), Watcher()
-    assert audit(spark, [store], settings_of(name), split_bytes=64 << 10, progress=watcher).table().num_rows
+    assert audit(spark, [store], settings_of(name), work=WorkDivision(64 << 10), progress=watcher).table().num_rows
     phases = list(dict.fromkeys(phase for phase, _, _ in watcher.phases))
     assert phases == ["opening the stores", "reading", "concluding the stores", "judging", "writing"]
     assert watcher.phases[-2][1] == watcher.phases[-2][2] > 1

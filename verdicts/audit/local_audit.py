@@ -19,7 +19,7 @@ from rmqtx.readers.jobs.spool import Spool
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
 from rmqtx.readers.log.commit_log import log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
-from rmqtx.readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
+from rmqtx.readers.log.splits import BY_ENGINE, SPLIT_BYTES, Split, SplitPlan, WorkDivision, plan_splits
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
 from rmqtx.readers.model.reading import Note, NoteKind
@@ -131,8 +131,7 @@ def audit(
     *,
     at_ms: int | None = None,
     processes: int | None = None,
-    split_bytes: int | None = None,
-    temporary_directory: str | None = None,
+    work: WorkDivision = BY_ENGINE,
     progress: Progress | None = None,
     columns: Collection[str] = TRANSACTIONS.names,
 ) -> VerdictReading:
@@ -140,17 +139,16 @@ def audit(
 
     Shape:  batches of TRANSACTIONS, with the given columns only, in the order of the table; and of MEASURES, if given.
             `processes`: the maximum; None is one per core, and one for small stores.
-            `split_bytes`: the bytes of one task; the rows do not depend on it.
     Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
     Damage: findings; transactions that damage makes unknowable are UNDECIDABLE.
     Raises: SourceError if nothing can be read.
     """
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
-    plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
+    plan = plan_splits(stores, split_bytes=work.split_bytes or SPLIT_BYTES)
     begun = functools.partial(begin, stores, settings_of, at_ms=at_ms)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
-    batches = _audit(reading, schema, plan, begun, at_ms, processes, temporary_directory, progress)
+    batches = _audit(reading, schema, plan, begun, _How(at_ms, processes, work.temporary_directory, progress))
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
@@ -162,36 +160,37 @@ def audit_of(
     stores = [one.store for one in facts.values()]
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
-    batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), None, None, None, progress)
+    batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), _How(progress=progress))
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    at_ms: int | None = None
+    processes: int | None = None
+    temporary_directory: str | None = None
+    progress: Progress | None = None
+
+
 def _audit(
-    reading: VerdictReading,
-    schema: pa.Schema,
-    plan: SplitPlan,
-    begun: Callable[[], dict[str, StoreFacts]],
-    at_ms: int | None,
-    processes: int | None,
-    temporary_directory: str | None,
-    progress: Progress | None,
+    reading: VerdictReading, schema: pa.Schema, plan: SplitPlan, begun: Callable[[], dict[str, StoreFacts]], how: _How
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
     facts = begun()
     report_begun(reading, facts.values())
     total = sum(log_bytes(store.commit_log) for store in stores)
-    workers = processes or os.cpu_count() or 1
+    workers = how.processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
     fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
     reading.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
-    with RunFolder(directory=temporary_directory) as name:
+    with RunFolder(directory=how.temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
-        scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
+        scan = functools.partial(_scan_split, _Scan(count, directory, how.at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            parts = _set_aside(pool.run(scan, plan), plan.total_bytes, progress)
+            parts = _set_aside(pool.run(scan, plan), plan.total_bytes, how.progress)
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
@@ -210,7 +209,7 @@ def _audit(
                 for number, (judged, habits, unread) in enumerate(pool.run(_judge_somewhere, tasks)):
                     reading.habits.update(habits)
                     reading.add_findings(unread)
-                    show_phase(progress, "judging", number + 1, len(tasks))
+                    show_phase(how.progress, "judging", number + 1, len(tasks))
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,13 +130,24 @@ def _open_ones(files: list[DerivedFiles]) -> _Named:
     return named
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The whole log is read; with `at_ms`, for the state at a past time."""
+
+    at_ms: int | None = None
+
+    @classmethod
+    def asked(cls, at_ms: int | None, *, scan: bool) -> Scan | None:
+        """Return the scan that two options ask for; None: queues and index are enough."""
+        return cls(at_ms) if scan or at_ms is not None else None
+
+
 def show(
     stores: list[Store],
     settings_of: SettingsOf,
     identity: str,
     *,
-    at_ms: int | None = None,
-    scan: bool = False,
+    scan: Scan | None = None,
     forms: NameForms = NameForms.EXACT,
     progress: Progress | None = None,
     with_causes: bool = True,
@@ -148,7 +159,7 @@ def show(
     Order:  first half copy.
     Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if parts could not be read.
     """
-    is_scan = scan or at_ms is not None
+    is_scan, at_ms = scan is not None, None if scan is None else scan.at_ms
     place = named_place(identity) if forms >= NameForms.PLACES else None
     facts = begin(stores, settings_of) if not is_scan or place is not None else {}
     unread = {} if at_ms is not None else _unread(facts)

@@ -153,9 +153,8 @@ class CheckWindows:
         self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
         records: list[Block] | None = None,
     ) -> CheckWindow:
-        return check_window(
-            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_cut=self.log_cut
-        )
+        start = NextStart(self._conf, self.log_cut)
+        return check_window(self._store, rules, queue_id, half_cursor, op_cursor, records, start)
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:
         """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.
@@ -167,15 +166,22 @@ class CheckWindows:
         return blocks if known and np.array_equal(np.concatenate(known), offsets) else None
 
 
+@dataclass(frozen=True, slots=True)
+class NextStart:
+    """What is known of the next start of a broker. `log_cut`: where that start cuts off the log, if it does."""
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    log_cut: int | None = None
+
+
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
-    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None, log_cut: int | None = None,
+    records: list[Block] | None = None, start: NextStart | None = None,
 ) -> CheckWindow:
     """Return the initial state of the check of one half queue, after the next start if its broker is stopped. A cursor
     of None begins at the queue's smallest offset.
 
-    `records`: gets the half copies of the slots, if they are few. `conf`: the configuration of the broker, as far as it
-    is known. `log_cut`: where the next start cuts off the log, if it does.
+    `records`: gets the half copies of the slots, if they are few.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
@@ -183,9 +189,10 @@ def check_window(
     Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
     findings: list[Finding] = []
+    start = start or NextStart()
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        started = _started(store, rules, conf or {}, halves, ops, log_cut)
-        half_begin, op_begin = (_begin(store, queue, started, rules, conf or {}) for queue in (halves, ops))
+        started = _started(store, rules, start, halves, ops)
+        half_begin, op_begin = (_begin(store, queue, started, rules, start.conf) for queue in (halves, ops))
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, half_begin, started.get(HALF_TOPIC))
@@ -222,7 +229,7 @@ def check_window(
             reads=half_reads, op_reads=op_reads,
             left_out=_left_out(halves, half_slots),
             undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
-            first_file=_first_file(store, halves, half_begin, rules, conf or {}),
+            first_file=_first_file(store, halves, half_begin, rules, start.conf),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -261,10 +268,10 @@ def begins_again(ops: StoredOps, begin: int, end: int, rules: CheckRules) -> boo
 
 
 def _started(
-    store: Store, rules: CheckRules, conf: Mapping[str, str], halves: Queue, ops: Queue, log_cut: int | None
+    store: Store, rules: CheckRules, start: NextStart, halves: Queue, ops: Queue
 ) -> Mapping[str, StartedQueue]:
     """Return the half and op queue as the check finds them, where that is not as they are stored."""
-    found = started_queues(store, rules.version, conf, halves.queue_id, log_cut)
+    found = started_queues(store, rules.version, start.conf, halves.queue_id, start.log_cut)
     if found is not None or not (store.aborted or store.in_use):
         return found or {}
     tails = unqueued(store, halves.queue_id, halves, ops)

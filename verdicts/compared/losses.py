@@ -138,8 +138,8 @@ def started_check_findings(
         reach = -1 if store.aborted else queue_reach(store, [one.name for one in facts]).as_counted(rules)
         fates = [recovered(one, rules, None) for one in facts]
         first = start_file(store, segments, conf, max([reach, *(fate.maximum for fate in fates)]), rules)
-        walk = LogWalk(first, len(segments) - 1, log_end, "")
-        recover_queues(store, segments, walk, fates, rules, OtherQueues(min(reach, log_end)))
+        walk = LogWalk.to_the_end(segments, first, log_end)
+        recover_queues(store, walk, fates, rules, OtherQueues(min(reach, log_end)))
     except SourceError:
         return
     yield from (one for one in dispatched_findings(store, fates) if one.is_error)

@@ -172,16 +172,15 @@ def _predict(
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.take(rules, queue_id, half, op)
-            part = predict_window(
-                store.root, window, rules, settings, now_ms, is_running=store.in_use,
-                is_standing=any(stop.is_readable for stop in stops),
-            )
+            part = predict_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
+            if any(stop.is_readable for stop in stops):
+                part = standing(part)
             is_whole &= part.is_whole
             parts.append(part)
     return replace(_together(parts, store.in_use, why), is_whole=is_whole, refusals=tuple(refusals))
 
 
-def _standing(part: Prediction) -> Prediction:
+def standing(part: Prediction) -> Prediction:
     """Return the prediction of a check that does not run, although no message stops it."""
     never = np.full(len(part.offsets), NEVER, np.int64)
     is_ended = part.events == Event.ENDED
@@ -194,12 +193,11 @@ def _standing(part: Prediction) -> Prediction:
 
 def predict_window(
     root: str, window: CheckWindow, rules: CheckRules, settings: BrokerSettings, now_ms: int, *, is_running: bool,
-    booted_time_ms: int | None = None, is_standing: bool = False,
+    booted_time_ms: int | None = None,
 ) -> Prediction:
     """Predict what the check of one half queue does.
 
-    `booted_time_ms`: when a running broker started, if that is known. `is_standing`: its check does not run, although
-    no message stops it.
+    `booted_time_ms`: when a running broker started, if that is known.
     """
     how, state = check_settings(settings), window.state
     halves = _stored(window)
@@ -235,7 +233,7 @@ def predict_window(
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     if (why := refuted_check_max(window, settings)) is not None:
         found = _without_check_max(found, Why(why, is_known=False))
-    return _standing(found) if is_standing else found
+    return found
 
 
 def _without_check_max(found: Prediction, why: Why) -> Prediction:

@@ -28,6 +28,7 @@ from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.window import CheckWindows
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
+from rmqtx.verdicts.deadlines.predicting import predict_from_files
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.half_numbers import HalfNumbers
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies, SeenCopies
@@ -186,8 +187,6 @@ class StoreFacts:
         """Play the next start and the check."""
         if self.past_ms is not None:
             return
-        from rmqtx.verdicts.deadlines.predicting import predict_from_files
-
         self.future = predict_from_files(
             self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
         )
@@ -200,8 +199,6 @@ class StoreFacts:
         if self.future is None:
             return
         if log_cut is not None:
-            from rmqtx.verdicts.deadlines.predicting import predict_from_files
-
             self.windows = CheckWindows(self.store, self.settings.given, log_cut=log_cut)
             self.future = predict_from_files(
                 self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops

@@ -57,11 +57,10 @@ class DeltaVerdicts:
 
         Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
         """
-        from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import DeltaError
+        import deltalake
 
-        properties = CommitProperties(
-            app_transactions=[Transaction(_STEP + store, step.token) for store in step.stores]
+        properties = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(_STEP + store, step.token) for store in step.stores]
         )
         ended = step.ended()
         try:
@@ -69,7 +68,7 @@ class DeltaVerdicts:
                 self._append(step, properties)
             else:
                 self._merge(self.delta, step, ended, properties)
-        except (OSError, DeltaError, pa.ArrowException) as error:
+        except (OSError, deltalake.exceptions.DeltaError, pa.ArrowException) as error:
             raise UnwritableFile(f"cannot write {self.place}: {_one_line(error)}") from error
 
     def _append(self, step: TableStep, properties: CommitProperties) -> None:
@@ -154,19 +153,18 @@ def _existing(place: str) -> DeltaTable | None:
     """
     os.environ.setdefault("RUST_LOG", "off")  # it reports errors itself, and they are raised too
     try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
+        import deltalake
     except ImportError as error:
         raise MissingLibrary(
             "tables of Delta Lake need the library deltalake", advice="pip install 'rmqtx[delta]'"
         ) from error
     try:
         options = _storage_options()
-        if not DeltaTable.is_deltatable(place, options):
+        if not deltalake.DeltaTable.is_deltatable(place, options):
             return None
-        delta = DeltaTable(place, storage_options=options)
+        delta = deltalake.DeltaTable(place, storage_options=options)
         names = {field.name for field in delta.schema().fields}
-    except (OSError, DeltaError) as error:
+    except (OSError, deltalake.exceptions.DeltaError) as error:
         raise UnwritableFile(f"cannot open {place}: {_one_line(error)}", file=place) from error
     if not {*KEY, "state", "valid_from", "valid_to", "day"} <= names:
         raise BadRequest(f"delta:{place} is not a table of verdicts", advice="give another place")

@@ -20,7 +20,7 @@ from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_v
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import check_settings
-from rmqtx.verdicts.check.window import CheckWindow, check_max_finding, check_window, first_round_ms
+from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_max_finding, check_window, first_round_ms
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
@@ -142,7 +142,7 @@ def _half_topic_checks(
             window = windows.get((rules, queue_id, half, op))
             if window is None:
                 window = windows[rules, queue_id, half, op] = check_window(
-                    store, rules, queue_id, half, op, conf=configuration.conf, log_cut=cut
+                    store, rules, queue_id, half, op, start=NextStart(configuration.conf, cut)
                 )
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)

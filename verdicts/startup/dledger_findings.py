@@ -47,7 +47,7 @@ def dledger_findings(
             actual=f"the log ends at {walk.end_offset}, more than one file before its last file: {walk.why}",
         )
         return
-    yield from log_findings(store, walk, store.commit_log, log)
+    yield from log_findings(store, walk, log)
     cut = queues_cut_at(store, conf, rules)
     if cut is not None:
         yield from _cut_queues(store, queues, cut)
@@ -150,11 +150,11 @@ def _first_time_ms(segment: Segment) -> int | None:
     return number_at(head, "store_time_ms")
 
 
-def log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
+def log_findings(store: Store, walk: LogWalk, log: LogFacts) -> Iterator[Finding]:
     """Findings for the part of the log that is cut, and for loaded files that are deleted."""
     if walk.end_offset >= log.end_offset:
         return
-    segment = segments[walk.stopped_in]
+    segment = walk.segments[walk.stopped_in]
     cut_bytes = min(segment.end_offset, log.end_offset) - walk.end_offset
     meaning = cut_meaning(store, walk.end_offset)
     if cut_bytes > 0:
@@ -163,7 +163,7 @@ def log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: 
             walk.end_offset, expected=f"records up to {log.end_offset}",
             actual=f"the log ends at {walk.end_offset}: {walk.why}", meaning=meaning,
         )
-    for later in segments:
+    for later in walk.segments:
         if walk.end_offset < later.base_offset < log.end_offset:
             yield Finding(
                 store.root, "start-deletes-segment", later.file, 0, later.size_bytes, later.base_offset,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
+from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC, INDEX_ENTRY
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
@@ -21,7 +21,6 @@ from rmqtx.verdicts.startup.log_walk import LogWalk
 
 _WINDOW_BYTES = 4 << 20
 _FILES_BACK = 3
-_INDEX_UNIT_BYTES = 32
 _CHECKPOINT_BYTES_MAX = 4096
 
 
@@ -41,14 +40,16 @@ def walk_entries(store: Store) -> LogWalk | None:
         with segment.open() as file:
             for place, entry in _entries(file, segment.base_offset):
                 if entry is None:
-                    return LogWalk(before + first, before + number, place, "the file ends without a blank")
+                    why = "the file ends without a blank"
+                    return LogWalk(store.commit_log, before + first, before + number, place, why)
                 if entry["magic"] == BLANK_MAGIC:
                     break
-                why = _why_ended(entry, place, index, term)
-                if why is not None:
-                    return LogWalk(before + first, before + number, place, why)
+                ended = _why_ended(entry, place, index, term)
+                if ended is not None:
+                    return LogWalk(store.commit_log, before + first, before + number, place, ended)
                 index, term = entry["entry_index"], entry["term"]
-    return LogWalk(before + first, before + len(files) - 1, files[-1].end_offset, "the last file is full")
+    last, end_offset = before + len(files) - 1, files[-1].end_offset
+    return LogWalk(store.commit_log, before + first, last, end_offset, "the last file is full")
 
 
 def entries_begin(store: Store) -> int | None:
@@ -78,10 +79,12 @@ def committed_offset(store: Store) -> int | None:
     found = re.search(rb"^committedIndex=(\d{1,18})$", text, re.MULTILINE)
     if found is None:
         return None
-    raw = _index_unit(store, files[0], int(found[1]))
-    if len(raw) < _INDEX_UNIT_BYTES:
+    raw = _index_entry(store, files[0], int(found[1]))
+    if len(raw) < INDEX_ENTRY.size_bytes:
         return None
-    return int.from_bytes(raw[4:12], "big") + int.from_bytes(raw[12:16], "big")
+    at = INDEX_ENTRY.offsets
+    length = int.from_bytes(raw[at["length_bytes"] : at["entry_index"]], "big")
+    return int.from_bytes(raw[at["entry_offset"] : at["length_bytes"]], "big") + length
 
 
 def _entries(file: OpenFile, base_offset: int) -> Iterator[tuple[int, dict[str, int] | None]]:
@@ -136,16 +139,13 @@ def _first_file(store: Store, files: Sequence[Segment]) -> int:
 
 def _is_indexed(store: Store, segment: Segment, entry: dict[str, int]) -> bool:
     """Whether the index beside the data has an entry as it is in the data."""
-    wanted = b"".join(
-        entry[name].to_bytes(width, "big", signed=True)
-        for name, width in (("magic", 4), ("entry_offset", 8), ("length_bytes", 4), ("entry_index", 8), ("term", 8))
-    )
-    return _index_unit(store, segment, entry["entry_index"]) == wanted
+    wanted = INDEX_ENTRY.pack(**{name: entry[name] for name in INDEX_ENTRY.offsets})
+    return _index_entry(store, segment, entry["entry_index"]) == wanted
 
 
-def _index_unit(store: Store, segment: Segment, index: int) -> bytes:
+def _index_entry(store: Store, segment: Segment, index: int) -> bytes:
     """Return what the index beside the data has for an entry; no bytes if it has none."""
-    place = index * _INDEX_UNIT_BYTES
+    place = index * INDEX_ENTRY.size_bytes
     try:
         names = [one.name for one in store.files.entries(_beside(segment, "index")) if one.name.isdecimal()]
     except OSError:
@@ -153,7 +153,7 @@ def _index_unit(store: Store, segment: Segment, index: int) -> bytes:
     name = max((name for name in names if int(name) <= place), default=None)
     if name is None:
         return b""
-    return _read_beside(store, segment, f"index/{name}", place - int(name), _INDEX_UNIT_BYTES)
+    return _read_beside(store, segment, f"index/{name}", place - int(name), INDEX_ENTRY.size_bytes)
 
 
 def _beside(segment: Segment, name: str) -> str:

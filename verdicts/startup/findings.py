@@ -125,7 +125,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
             store.root, "start-endless", commit_log_offset=start.waits_at,
             expected=f"a file with commit-log offset {start.waits_at}", actual="none",
         )
-    yield from log_findings(store, start.walk, store.commit_log[: len(store.commit_log) - len(start.left_out)], log)
+    yield from log_findings(store, start.walk, log)
     if store.aborted:
         yield from _index_findings(store, store.commit_log[start.walk.start].base_offset)
     if start.walk.end_offset >= log.end_offset:

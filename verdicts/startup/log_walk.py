@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -51,14 +51,21 @@ class Checked:
 class LogWalk:
     """Where a start begins to read the log and where it finds the end.
 
-    Shape: `start`: number of the first file; `stopped_in`: of the last file. `why`: the cause of the end.
+    Shape: `segments`: the files that it loads; `start`: number of the first file that it reads; `stopped_in`: of the
+           last file. `why`: the cause of the end.
     Units: commit-log offsets in bytes.
     """
 
+    segments: Sequence[Segment] = field(compare=False)  # the same walk over a copy is equal
     start: int
     stopped_in: int
     end_offset: int
     why: str
+
+    @classmethod
+    def to_the_end(cls, segments: Sequence[Segment], start: int, end_offset: int) -> LogWalk:
+        """Return the walk of a start that does not cut the log."""
+        return cls(segments, start, len(segments) - 1, end_offset, "")
 
 
 def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked:
@@ -160,8 +167,8 @@ def walk_log(
     for number in range(start, len(segments)):
         counted, why = _walk_file(segments[number], breaks, rules, is_abnormal=is_abnormal)
         if why is not None:
-            return LogWalk(start, number, segments[number].base_offset + counted, why)
-    return LogWalk(start, len(segments) - 1, segments[-1].base_offset + counted, "the last file is full")
+            return LogWalk(segments, start, number, segments[number].base_offset + counted, why)
+    return LogWalk(segments, start, len(segments) - 1, segments[-1].base_offset + counted, "the last file is full")
 
 
 def _walk_file(

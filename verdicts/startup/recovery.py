@@ -94,7 +94,7 @@ def predict_start(
     first = start_file(store, segments, conf, maximum, rules)
     walk = start.walk = walk_log(segments, first, log.breaks, rules, is_abnormal=store.aborted)
     start.waits_at = recover_queues(
-        store, segments, walk, fates, rules, with_dispatch=with_dispatch,
+        store, walk, fates, rules, with_dispatch=with_dispatch,
         only_doubted=walk.end_offset >= log.end_offset,
     )
     if with_dispatch and start.waits_at is None:
@@ -112,8 +112,8 @@ def dledger_queues(
     fates = [recovered(one, rules, None) for one in queues]
     segments = store.commit_log
     first = start_file(store, segments, conf, _maximum(fates), rules)
-    walk = LogWalk(first, len(segments) - 1, log.end_offset, "")
-    return fates if recover_queues(store, segments, walk, fates, rules) is None else []
+    walk = LogWalk.to_the_end(segments, first, log.end_offset)
+    return fates if recover_queues(store, walk, fates, rules) is None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ NO_OTHER_QUEUES = OtherQueues()
 
 
 def recover_queues(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
+    store: Store, walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
     others: OtherQueues = NO_OTHER_QUEUES, *, with_dispatch: bool = True, only_doubted: bool = True,
 ) -> int | None:
     """Cut the queues at the end of the log, and dispatch what they lack: changes `fates`.
@@ -143,7 +143,7 @@ def recover_queues(
     """
     maximum = max(others.reach, _maximum(fates))
     if rules.reads_queues_again and with_dispatch:
-        _dispatch_all(store, segments, walk, fates, rules, maximum, maximum)
+        _dispatch_all(store, walk, fates, rules, maximum, maximum)
         if max(others.reach, _maximum(fates)) >= walk.end_offset:
             for fate in fates:
                 cut_added(fate, walk.end_offset, rules)
@@ -154,16 +154,16 @@ def recover_queues(
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             gets_slots = fate.empty_last_file is not None and _gets_slots(
-                store, segments, walk, fate, rules, maximum
+                store, walk, fate, rules, maximum
             )
             cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted, gets_slots=gets_slots)
     after = max(others.reach, _maximum(fates))
     if rules.dispatches == "behind_queues":
-        waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+        waits_at = _gap_behind(walk.segments, max(after, walk.segments[0].base_offset), walk.end_offset)
         if waits_at is not None:
             return waits_at
     if with_dispatch:
-        _dispatch_all(store, segments, walk, fates, rules, maximum, after)
+        _dispatch_all(store, walk, fates, rules, maximum, after)
         is_cut |= others.stored_reach >= walk.end_offset
         for fate in fates:
             is_made = store.aborted and fate.end == fate.cut_end == fate.facts.used_end
@@ -179,13 +179,13 @@ def recover_queues(
 
 
 def _gets_slots(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, fate: QueueFate, rules: RecoveryRules, maximum: int
+    store: Store, walk: LogWalk, fate: QueueFate, rules: RecoveryRules, maximum: int
 ) -> bool:
     """Whether the recovery of the log dispatches a record to a queue, before the queue is cut."""
     records = fate.facts.records
     rows = (records.numbers >= fate.cut_end) & (records.offsets < walk.end_offset)
     places = records.offsets[rows]
-    return bool(_recovered(store, segments, walk, maximum, rules)(places, places).any())
+    return bool(_recovered(store, walk, maximum, rules)(places, places).any())
 
 
 def _maximum(fates: Sequence[QueueFate]) -> int:
@@ -194,14 +194,14 @@ def _maximum(fates: Sequence[QueueFate]) -> int:
 
 
 def _dispatch_all(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
+    store: Store, walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
     maximum: int, after: int,
 ) -> None:
-    log = SegmentedLog(tuple(segments))
+    log = SegmentedLog(tuple(walk.segments))
     try:
         for fate in fates:
             dispatch(
-                fate, rules, log, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset
+                fate, rules, log, _dispatched(store, walk, maximum, after, rules), walk.end_offset
             )
     finally:
         log.close()
@@ -274,17 +274,17 @@ def recovered_until_ms(conf: Mapping[str, str], checkpoint: Mapping[str, int]) -
 
 
 def _dispatched(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
+    store: Store, walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
 ) -> Callable[[Int64s, Int64s], Bools]:
     """Return which records of the log a start dispatches, during recovery and after it, by their places and the offsets
     in their headers: a recovery after a clean stop compares the latter with the place that the queues reach.
 
     Source: store/DefaultMessageStore.java start; docs/formats/recovery.md#dispatch.
     """
-    recovered_of = _recovered(store, segments, walk, maximum, rules)
+    recovered_of = _recovered(store, walk, maximum, rules)
     behind = walk.end_offset
     if rules.dispatches == "behind_queues":
-        behind = _place_to_follow(segments, max(after, segments[0].base_offset), walk.end_offset, rules)
+        behind = _place_to_follow(walk.segments, max(after, walk.segments[0].base_offset), walk.end_offset, rules)
 
     def dispatched(places: Int64s, own_offsets: Int64s) -> Bools:
         chosen: Bools = recovered_of(places, own_offsets) | (places >= behind)
@@ -294,10 +294,10 @@ def _dispatched(
 
 
 def _recovered(
-    store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, rules: RecoveryRules
+    store: Store, walk: LogWalk, maximum: int, rules: RecoveryRules
 ) -> Callable[[Int64s, Int64s], Bools]:
     """Return which records the recovery of the log dispatches, as `_dispatched` does."""
-    walked_from, past = segments[walk.start].base_offset, -1
+    walked_from, past = walk.segments[walk.start].base_offset, -1
     if not store.aborted:
         walked_from, past = (walked_from, maximum) if rules.dispatches == "past_queues" else (walk.end_offset, -1)
 

@@ -174,9 +174,9 @@ def _started_queues(
         ]
         maximum = max(reach, *(fate.maximum for fate in fates))
         first = start_file(store, segments, conf, maximum, rules)
-        walk = LogWalk(first, len(segments) - 1, log_end, "")
+        walk = LogWalk.to_the_end(segments, first, log_end)
         recover_queues(
-            store, segments, walk, fates, rules,
+            store, walk, fates, rules,
             OtherQueues(min(reach, log_end), queue_reach(store).as_counted(rules)), only_doubted=not is_torn,
         )
         reached = [fate.maximum for fate in fates]

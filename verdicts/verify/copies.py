@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.findings import Finding, findings_table
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import findings_table
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.log_copies import LogCopies, OpenInCopies, log_copies
 from rmqtx.verdicts.audit.lookups import open_transactions

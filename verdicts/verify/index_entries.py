@@ -107,31 +107,47 @@ class IndexClaims:
         wanted, offsets, is_key = wanted[order], offsets[order], order < keyed
         places, stored = (np.concatenate(part) for part in zip(*self._stored, strict=True))
         times = stored[np.searchsorted(places, offsets)]
-        found = np.zeros(len(wanted), np.bool_)
+        sought = _Sought(wanted, times, begin_offset, int(offsets[0]), int(offsets[-1]))
         covered = np.zeros(len(wanted), np.bool_)
-        low, high = int(offsets[0]), int(offsets[-1])
         for index in index_files(self.store):
-            if index.end_offset < low or index.begin_offset > high:
+            if index.end_offset < sought.low or index.begin_offset > sought.high:
                 continue
             covered |= (offsets > index.begin_offset) & (offsets < index.end_offset)
             try:
-                self._compare(index, wanted, times, found, low, high, begin_offset, part)
+                sought.compare(index, part)
             except SourceError:
                 covered[:] = False  # reported when the whole store is examined
-        absent = covered & is_key & ~found
+        absent = covered & is_key & ~sought.found
         if self._typed:
             offsets_of, plain, typed = (np.concatenate(part) for part in zip(*self._typed, strict=True))
-            is_found = np.isin(_packed(offsets_of, typed, begin_offset), wanted[found])
+            is_found = np.isin(_packed(offsets_of, typed, begin_offset), wanted[sought.found])
             absent &= ~np.isin(wanted, _packed(offsets_of, plain, begin_offset)[is_found])
         part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
         self._offsets, self._hashes, self._allowed, self._stored, self._typed = [], [], [], [], []
         return part
 
-    @staticmethod
-    def _compare(
-        index: IndexFile, wanted: Int64s, times: Int64s, found: npt.NDArray[np.bool_], low: int, high: int,
-        begin_offset: int, part: IndexPart,
-    ) -> None:
+
+@dataclass(slots=True)
+class _Sought:
+    """The keys of a split, which are sought in index files.
+
+    Shape: `wanted`: place and hash, ascending; `times` of their records; `found`: which have an entry so far.
+    Units: commit-log offsets; `low`, `high`: the first and the last record with a key.
+    """
+
+    wanted: Int64s
+    times: Int64s
+    begin_offset: int
+    low: int
+    high: int
+    found: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = np.zeros(len(self.wanted), np.bool_)
+
+    def compare(self, index: IndexFile, part: IndexPart) -> None:
+        """Compare an index file; add what it has to the result of the split. Raises: SourceError."""
+        wanted, times, found, low, high = self.wanted, self.times, self.found, self.low, self.high
         runs, strange = [], []
         with index.segment.open() as file:
             first, _ = _boundary(index, file, low)
@@ -139,7 +155,7 @@ class IndexClaims:
             for number in range(first, end, BLOCK_ENTRIES):
                 entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, end))
                 offsets = entries["commit_log_offset"].astype(np.int64)
-                pairs = _packed(offsets, entries["key_hash"].astype(np.int64), begin_offset)
+                pairs = _packed(offsets, entries["key_hash"].astype(np.int64), self.begin_offset)
                 at = np.minimum(np.searchsorted(wanted, pairs), len(wanted) - 1)
                 same = (wanted[at] == pairs) & (offsets >= low) & (offsets <= high)
                 found[at[same]] = True

@@ -24,10 +24,10 @@ from rmqtx.readers.log.segment_scan import Span, merged_spans
 from rmqtx.readers.log.splits import Split, plan_splits
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.findings import Finding, findings_table
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.model.releases import OPS_LOST_AT_STOP, dotted
-from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.queues.slot_files import close_slot_files

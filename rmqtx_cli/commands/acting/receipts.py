@@ -32,7 +32,7 @@ from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.plan_page import progress_lines
 from rmqtx_cli.pages.receipts_page import draw_receipt
-from rmqtx_cli.sources.source import Source, SourceOpener, chosen_opener
+from rmqtx_cli.sources.source import AskedSource, Source, SourceOpener, chosen_opener
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.progress import shown
@@ -89,7 +89,7 @@ def _opener(again: RecheckOptions, live: LiveOptions, files: StoreOptions, voice
     """
     if again.recheck:
         advice = "rmqtx receipts --recheck -n HOST:PORT, or --store STORE"
-        return chosen_opener(again.store or (), live, files, voice, advice)
+        return chosen_opener(AskedSource(again.store or (), live, files), voice, advice)
     given = {
         "--record": again.record, "--store": again.store, "-n or --broker": live.is_explicit,
         "--broker-conf": files.broker_conf, "--broker-version": files.broker_version,

@@ -26,7 +26,7 @@ from rmqtx_cli.commands.declared.settle import TriageCommand, TriageSelection
 from rmqtx_cli.options.asking import require_terminal
 from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.answer_sources import ledger_answers
-from rmqtx_cli.sources.source import SourceOpener, chosen_opener
+from rmqtx_cli.sources.source import AskedSource, SourceOpener, chosen_opener
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
@@ -39,7 +39,9 @@ def run(options: TriageCommand) -> int:
     kept = AnswersFile(options.output)
     refuse_file(options.output, force=options.force or kept.exists)
     advice = "rmqtx triage STORE -o FILE --reason TEXT, or rmqtx triage -n HOST:PORT -o FILE --reason TEXT"
-    opener = chosen_opener(options.store or [], options.live, options.files, Voice(quiet=True), advice)
+    opener = chosen_opener(
+        AskedSource(options.store or [], options.live, options.files), Voice(quiet=True), advice
+    )
     ledger = ledger_answers(options.given, TriageCommand.NAME)
     if options.force:
         kept.forget()

@@ -11,6 +11,7 @@ import typer
 
 from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options import completion
+from rmqtx_cli.options.command_tree import OwnStore
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
@@ -130,6 +131,7 @@ class ShowCommand(Command):
 
     NAME = "show"
     MODULE = "reading.show"
+    OWN_STORE = OwnStore.AS_OPTION
     EXAMPLES = (
         Example(
             "rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY), or message id"
@@ -366,6 +368,7 @@ class StoresCommand(Command):
 
     NAME = "stores"
     MODULE = "reading.stores"
+    OWN_STORE = OwnStore.OF_ENVIRONMENT  # it lists all stores of the configuration file instead
     EXAMPLES = (
         Example("rmqtx stores /data/rocketmq/store", "one store"),
         Example("rmqtx stores /evidence", "all stores below a directory"),

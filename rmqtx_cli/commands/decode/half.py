@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqtx_cli.commands.declared.decode import DecodeHalf
 from rmqtx_cli.commands.decode.shared import asked_of, bounds_of, list_readings
 from rmqtx_cli.options.options import StoreOptions
-from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.sources.source import AskedSource, chosen_opener
 
 
 def run(options: DecodeHalf) -> int:
@@ -15,8 +15,8 @@ def run(options: DecodeHalf) -> int:
     named = {"--topic": ("real_topic", options.topic), "--group": ("producer_group", options.group)}
     advice = "rmqtx decode half STORE, or rmqtx decode half -n HOST:PORT"
     opener = chosen_opener(
-        asked.stores, options.live, StoreOptions(options.commit_log), options.voice, advice, rate=options.rate,
-        files_only={"--coverage": options.rows.coverage},
+        AskedSource(asked.stores, options.live, StoreOptions(options.commit_log), options.rate), options.voice, advice,
+        {"--coverage": options.rows.coverage},
     )
     with opener.tables(asked.output.output) as tables:
         return list_readings(asked, "halves", lambda: tables.halves(bounds), named=named)

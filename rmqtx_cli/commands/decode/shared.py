@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.findings import findings_table
 from rmqtx.readers.model.reading import Bounds, Reading, chained
-from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.model.tables import ALL_TABLES, findings_table
 from rmqtx_cli.commands.declared.decode import RowsOptions, UncoveredRowsOptions
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import OutputOptions, RangeOptions, StoreOptions

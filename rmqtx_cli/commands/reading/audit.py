@@ -10,8 +10,8 @@ from typing import Any, cast
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.findings import Finding, findings_table
-from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State

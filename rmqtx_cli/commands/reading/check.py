@@ -23,7 +23,7 @@ from rmqtx_cli.monitoring.numbers import Numbers
 from rmqtx_cli.monitoring.remembered import Became, became_since, gone_since
 from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
 from rmqtx_cli.output.streams import written_whole
-from rmqtx_cli.sources.source import Source, chosen_opener
+from rmqtx_cli.sources.source import AskedSource, Source, chosen_opener
 from rmqtx_cli.words.check_unknown import UNKNOWN, unknown, unknown_text
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
@@ -47,7 +47,7 @@ def run(options: CheckCommand) -> int:
         with (
             _within(timeout_ms, options.timeout, is_json=options.output_format is CheckFormat.JSON),
             chosen_opener(
-                options.store or [], options.live, options.files, Voice(quiet=True), advice, rate=options.rate
+                AskedSource(options.store or [], options.live, options.files, options.rate), Voice(quiet=True), advice
             ).opened(options.textfile, directory) as source,
         ):
             for line in source.conf_lines():

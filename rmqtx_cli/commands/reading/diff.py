@@ -17,7 +17,6 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.places import identity_of, normalised
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.spark_tasks.jobs.diff import differences as differences_by_spark
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.model.state import State
@@ -216,6 +215,8 @@ class _DiffRun:
         """See `StoreComparison`; a side that is a file is compared on this machine."""
         if any(side.file is not None for side in self.sides):
             return self.here(engine)
+        from rmqtx.spark_tasks.jobs.diff import differences as differences_by_spark  # PySpark
+
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)
         return differences_by_spark(
             spark, before, after, self.opened.settings_of,

@@ -32,6 +32,7 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import VIEWS
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
+from rmqtx_cli.sources.provenance import TakenProvenance
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size
 
@@ -54,7 +55,8 @@ def run(options: ExportCommand) -> int:
             directory, _settings(options.kind, options.files, options.table, columns, options.voice), opened.stores
         ) as done,
         engine_run(
-            options.context, "exporting", opened.stores, listing, options.engine, options.provenance, is_wanted=True
+            options.context, "exporting", opened.stores, TakenProvenance(options.voice), options.engine,
+            options.provenance,
         ) as run,
     ):
         form = form_of(options.kind.output_format, options.kind.form, with_meta=options.provenance.with_meta)

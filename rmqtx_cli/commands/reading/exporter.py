@@ -11,7 +11,7 @@ from rmqtx_cli.commands.declared.watch import ExporterCommand
 from rmqtx_cli.exporter.reading import Request
 from rmqtx_cli.exporter.schedule import Schedule
 from rmqtx_cli.exporter.web_config import WebConfig, web_config
-from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 
@@ -22,14 +22,12 @@ def run(options: ExporterCommand) -> int:
     """Run the command; return its exit status."""
     voice = Voice()
     advice = "rmqtx exporter STORE, or rmqtx exporter -n HOST:PORT"
-    chosen_opener(
-        options.store or [], options.live, options.files, voice, advice, rate=options.rate
-    )  # a wrong command line fails at once
+    source = AskedSource(options.store or [], options.live, options.files, options.rate)
+    chosen_opener(source, voice, advice)  # a wrong command line fails at once
     interval_ms, timeout_ms = parse_duration_ms(options.interval), parse_duration_ms(options.timeout)
     if interval_ms < 1000:
         raise BadRequest("--interval must be at least 1s")
-    request = Request(options.store or [], options.live, options.files, options.rate)
-    schedule = Schedule(request, interval_ms / 1000, timeout_ms / 1000, voice.note)
+    schedule = Schedule(Request(source), interval_ms / 1000, timeout_ms / 1000, voice.note)
     _serve(schedule, options.listen, options.web_config, voice)
     return 0
 

@@ -25,7 +25,8 @@ from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.ordering import names_of, oldest_first
 from rmqtx_cli.pages.check_alive import never_asked_counts
-from rmqtx_cli.pages.headlines import pending_lines
+from rmqtx_cli.pages.deadlines import deadline_lines
+from rmqtx_cli.pages.headlines import answer_lines, passed_lines, pending_sentence, refused_lines, slave_sentences
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.durations import parse_duration_ms
@@ -110,7 +111,7 @@ class _Times:
 def _lines(
     rows: pa.Table, chosen: pa.Table, reading: VerdictReading, source: Source, times: _Times
 ) -> Iterator[str]:
-    """Return the lines above the table."""
+    """The lines above the table: pending transactions, stopped checks, the first discard, the next command."""
     pending_count = pc.sum(pc.equal(rows["state"], State.PENDING)).as_py() or 0
     listed = Summary.of(chosen, times.now_ms)
     following, unknown_count = None, reading.undecidable_count
@@ -120,10 +121,23 @@ def _lines(
         following = next_line(f"rmqtx audit {source.arguments} --where 'state = UNDECIDABLE'", "what could decide them")
     elif not pending_count and not have_only_prepared(source.stores):
         following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
-    yield from pending_lines(
-        chosen, pending_count, listed.harms, reading, functools.partial(never_asked_counts, rows), source.live,
-        following, is_one_store=len(source.stores) == 1,
-    )
+    harms, predicted = listed.harms, reading.predicted
+    is_incomplete = any(finding.is_error for finding in reading.findings)
+    sentence = pending_sentence(chosen, harms.now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
+    counts_of = functools.partial(never_asked_counts, rows)
+    is_one_store = len(source.stores) == 1
+    lines = answer_lines(sentence, reading.check_stops, counts_of, source.live, None, is_one_store=is_one_store)
+    yield next(lines)
+    yield from refused_lines(predicted)
+    yield from slave_sentences(predicted)
+    yield from passed_lines(predicted)
+    yield from harms.start_sentences()
+    yield from harms.soon_sentences(predicted, with_counts=False)
+    later = {root: known for root, known in predicted.items() if root not in harms.stores_with_soon}
+    yield from deadline_lines(chosen, later, harms.now_ms)
+    if following is not None and (harms.is_soon or not reading.check_stops):
+        yield following
+    yield from lines
     if have_causes(chosen, reading.evidence):
         yield next_line(f"rmqtx diagnose {source.arguments}", "why")
 

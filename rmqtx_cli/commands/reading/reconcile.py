@@ -16,9 +16,6 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.traces.trace_scan import TraceLedger
 from rmqtx.repairs.plans.draft_plan import Planner
-from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
-from rmqtx.spark_tasks.jobs.reconcile import FrameLedger
-from rmqtx.spark_tasks.jobs.reconcile import reconcile as reconcile_by_spark
 from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED, by_outcome
@@ -36,6 +33,7 @@ from rmqtx_cli.output.views import RECONCILED_VIEW
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
+from rmqtx_cli.sources.provenance import TakenProvenance
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
@@ -58,11 +56,11 @@ def run(options: ReconcileCommand) -> int:
         raise BadRequest("--plan needs the present state of the store and does not go with --at")
     opened = _opened(options.store, options.files, (options.output.output, options.wanted.plan), options.voice)
     counted, planner = Comparison(), Planner(opened.stores, query.name)
+    carrier = listing if options.wanted.plan is None else TakenProvenance(options.voice)
     with engine_run(
-        options.context, "reconciling", opened.stores, listing, engine, options.provenance,
-            is_wanted=options.wanted.plan is not None,
-        inputs=query.files,
+        options.context, "reconciling", opened.stores, carrier, engine, options.provenance, inputs=query.files
     ) as run:
+        listing.meta = run.provenance
         task = _ReconcileRun(run, opened, query, at_ms, options.ledger.missing_is_not_done, counted.fit)
         reading = run.engine.compared(task)
         rows = planner.watching(_rows(reading, query, counted, engine))
@@ -216,13 +214,16 @@ class _ReconcileRun:
 
     def by_spark(self, engine: StoreEngine, spark: SparkSession) -> Reading:
         """See `StoreComparison`."""
+        from rmqtx.spark_tasks.jobs import ledger as ledgers  # PySpark
+        from rmqtx.spark_tasks.jobs import reconcile as by_spark
+
         query = self.query
-        ledger = read_ledger(spark, query.location, query.table, query.text_columns, login=query.login())
-        asked = query.parsed(arrow_schema(ledger))
-        chosen = FrameLedger(
+        ledger = ledgers.read_ledger(spark, query.location, query.table, query.text_columns, login=query.login())
+        asked = query.parsed(ledgers.arrow_schema(ledger))
+        chosen = by_spark.FrameLedger(
             ledger.select(*asked.columns), asked.terms(missing_is_not_done=self.missing_is_not_done)
         )
-        return reconcile_by_spark(
+        return by_spark.reconcile(
             spark, self.opened.stores, self.opened.settings_of, chosen, at_ms=self.at_ms,
             split_bytes=engine.split_bytes_for(self.opened.stores), fit=self.fit,
         )

@@ -14,7 +14,6 @@ import typer
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
-from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
@@ -33,19 +32,10 @@ from rmqtx_cli.report.rendering import rendered
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.proofs import Proving
-from rmqtx_cli.sources.provenance import without_secrets
+from rmqtx_cli.sources.provenance import TakenProvenance, without_secrets
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import size
-
-
-@dataclass(slots=True)
-class _Carrier:
-    """Takes the provenance of what is read. See `MetaCarrier`."""
-
-    voice: Voice
-    meta: Provenance | None = None
-    carries_meta: bool = True
 
 
 def run(options: ReportCommand) -> int:
@@ -112,7 +102,7 @@ class _ReportRun:
 
     def _gathered(self, opened: Source, read: Any, proof: Path | None = None) -> tuple[Gathered, Any]:
         """Read all transactions of a source."""
-        carrier = _Carrier(self.source.voice)
+        carrier = TakenProvenance(self.source.voice)
         provenance = ProvenanceOptions(self.asked.hash_all)
         columns = {*REPORT_COLUMNS, *(PROOF_COLUMNS if proof is not None else ())}
         with opened.audited(self.context, carrier, self.engine, provenance, None, columns) as reading:
@@ -127,7 +117,7 @@ class _ReportRun:
         reading = opened.show(self.asked.transaction or "")
         with Proving(self.asked.proof, "report", None, False, self.source.voice).of(reading, opened):
             rows = reading.table()
-        carrier, facts = _Carrier(self.source.voice), self._facts(opened)
+        carrier, facts = TakenProvenance(self.source.voice), self._facts(opened)
         opened.add_provenance(self.context, carrier)
         facts.provenance = carrier.meta
         read = read_logs(self.logs, opened.names, self.source.voice, rows.to_pylist())

@@ -34,7 +34,7 @@ from rmqtx_cli.output.pager import paged
 from rmqtx_cli.output.port import chosen_format
 from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.pages.check_alive import check_lines
-from rmqtx_cli.pages.drawing import PageForm, draw, with_events
+from rmqtx_cli.pages.drawing import Known, PageForm, draw, with_events
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, opener_of
@@ -115,10 +115,8 @@ class _TransactionPage:
         listing = Listing(table.schema, view, asked, voice=self.voice)
         if is_page and len(found) == 1:
             with paged(self.output, is_wanted=self.is_paged) as stream:
-                draw(
-                    found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0],
-                    PageForm(is_wide=self.form.wide),
-                )
+                known = Known(places, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0])
+                draw(found[0], known, stream, PageForm(is_wide=self.form.wide))
                 if texts is not None:
                     body = texts[0] or "no text: the body cannot be read, or the filter printed none"
                     write_lines(stream, ["", f"body    {escaped(body)}"], len("body    "))

@@ -16,7 +16,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands.declared.watch import WatchCommand
 from rmqtx_cli.options.asking import typed
 from rmqtx_cli.options.next_commands import carried
-from rmqtx_cli.sources.source import SourceOpener, chosen_opener
+from rmqtx_cli.sources.source import AskedSource, SourceOpener, chosen_opener
 from rmqtx_cli.watching.loop import print_changes, watch
 from rmqtx_cli.watching.model import Model
 from rmqtx_cli.words import exit_status, say
@@ -33,9 +33,8 @@ def run(options: WatchCommand) -> int:
     if interval_ms < _INTERVAL_MS_MIN:
         raise BadRequest(f"--interval must be at least {_INTERVAL_MS_MIN}ms")
     advice = "rmqtx watch STORE, or rmqtx watch -n HOST:PORT"
-    opener = chosen_opener(
-        options.store or [], options.live, options.files, Voice(quiet=True), advice, rate=options.rate
-    )
+    asked = AskedSource(options.store or [], options.live, options.files, options.rate)
+    opener = chosen_opener(asked, Voice(quiet=True), advice)
     with opener.opened() as source:  # what cannot be read is an error before the screen is taken
         title = escaped(", ".join(name.removeprefix("rocketmq://") for name in source.names))
         for line in source.conf_lines():  # above the screen, where they stand when it ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rmqtx.readers.model.errors import BadRequest, NotAStore, StoreInUse
@@ -45,7 +46,7 @@ def run(options: SalvageCommand) -> int:
         config = Path(store.root) / "config"
     if config is None:
         options.voice.note("no config/ found: the new store has no topics and no cursors; add them with --config DIR")
-    sizes, is_guess = _sizes(options.files, store, conf, options.segment_bytes)
+    sizes = _sizes(options.files, store, conf, options.segment_bytes)
     if store is not None and store.has_rocksdb_queues:
         options.voice.note(
             "this store has queues in RocksDB, and the new store has them in files: a broker with "
@@ -56,9 +57,9 @@ def run(options: SalvageCommand) -> int:
     with shown("salvaging", options.voice) as progress:
         result = salvage(
             options.files, options.to, sizes, config=config, with_tags=_has_tags(store, conf), old_store=store,
-            infers_segments=is_guess, progress=progress,
+            progress=progress,
         )
-    status = _say_result(result, options.to, options.voice, is_guess=is_guess)
+    status = _say_result(result, options.to, options.voice, is_guess=sizes.is_log_file_guessed)
     if store is not None and (result.lost_bytes or result.lost_numbers_count):
         why = "keep it: its queues and index still decide transactions that are UNDECIDABLE in the new store"
         options.voice.note(next_line(f"rmqtx audit {quoted(store.root)}", why))
@@ -110,20 +111,18 @@ def _store_of(files: list[Path]) -> Store | None:
 
 def _sizes(
     files: list[Path], store: Store | None, conf: Mapping[str, str] | None, segment_bytes: int | None
-) -> tuple[StoreSizes, bool]:
-    """Return the file lengths of the new store: from --segment-size, the configuration, or files named like segments.
-
-    Shape: the second value is whether the length of log files is a guess.
-    """
+) -> StoreSizes:
+    """Return the file lengths of the new store: of --segment-size, the configuration, or files named like segments."""
     sizes = store_sizes(store, conf)
     is_configured = any(key.lower().endswith("filesizecommitlog") for key in conf or ())
     if segment_bytes is None and not is_configured:
         found = [(Path(source.file).name, source.size_bytes) for source in sources_of(files)]
         segment_bytes = usual_log_file_bytes(found)
         if segment_bytes is not None and segment_bytes != _SEGMENT_BYTES_DEFAULT and are_single(found):
-            return with_log_files_of(sizes, segment_bytes), True  # the only file may have been cut off
+            sizes = replace(sizes, is_log_file_guessed=True)  # the only file may have been cut off
+            return with_log_files_of(sizes, segment_bytes)
     is_guess = segment_bytes is None and not is_configured and (store is None or not store.commit_log)
-    return with_log_files_of(sizes, segment_bytes), is_guess
+    return with_log_files_of(replace(sizes, is_log_file_guessed=is_guess), segment_bytes)
 
 
 def _lines(result: Salvaged) -> list[str]:

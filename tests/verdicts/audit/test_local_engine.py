@@ -11,6 +11,7 @@ import pytest
 
 from rmqtx.readers.jobs.spool import Spool
 from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit import local_audit
@@ -153,7 +154,7 @@ def test_two_stores_are_one_audit() -> None:
 
 
 def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, many: None) -> None:
-    reading = audit([opened(STORES[0])], settings_of(STORES[0]), processes=1, temporary_directory=str(tmp_path))
+    reading = audit([opened(STORES[0])], settings_of(STORES[0]), processes=1, work=WorkDivision(None, str(tmp_path)))
     assert reading.table().num_rows
     assert list(tmp_path.iterdir()) == []
 

@@ -14,7 +14,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import show
+from rmqtx.verdicts.audit.lookups import Scan, show
 from rmqtx.verdicts.audit.message_ids import other_id_words, stores_of_message_id
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
@@ -35,7 +35,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def shown(stores: list[Store], identity: str, *, scan: bool = False) -> list[str]:
-    ids: list[str] = show(stores, broker_settings, identity, scan=scan).table()["transaction_id"].to_pylist()
+    found = show(stores, broker_settings, identity, scan=Scan.asked(None, scan=scan)).table()
+    ids: list[str] = found["transaction_id"].to_pylist()
     return ids
 
 

@@ -28,7 +28,7 @@ from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, check_window
 from rmqtx.verdicts.deadlines import predicting
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
-from rmqtx.verdicts.deadlines.predicting import from_real_cursor, played, predict_from_files, predict_window
+from rmqtx.verdicts.deadlines.predicting import from_real_cursor, played, predict_from_files, predict_window, standing
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.predicted import (
     ASSUMED_SETTINGS,
@@ -194,7 +194,7 @@ def test_a_check_that_stands_still_discards_nothing_and_says_so() -> None:
     store, settings, window = window_with({}, of_whole_queue=True)
     rules, now_ms = check_rules(supposed_version(settings)[0]), known_until_ms(store)
     runs = predict_window(store.root, window, rules, settings, now_ms, is_running=False)
-    found = predict_window(store.root, window, rules, settings, now_ms, is_running=False, is_standing=True)
+    found = standing(runs)
     ended = runs.events == Event.ENDED
     assert ended.any()
     assert not ended.all()

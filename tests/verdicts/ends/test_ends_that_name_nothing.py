@@ -16,6 +16,7 @@ import pytest
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.offset_marks import TRANS_OFFSET
 from rmqtx.readers.log.record_layout import AT, COMMIT, NAME_END, ROLLBACK, TRANSACTION_MASK, VALUE_END
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
@@ -162,7 +163,7 @@ def test_pending_and_show_know_it_too(wounded: tuple[Path, str, int]) -> None:
 def test_small_splits_know_it_too(wounded: tuple[Path, str, int], split_bytes: int) -> None:
     root, _, _ = wounded
     whole, findings = read(root, NAME)
-    reading = audit([open_store(root)], settings_of(NAME), split_bytes=split_bytes)
+    reading = audit([open_store(root)], settings_of(NAME), work=WorkDivision(split_bytes))
     assert sorted(reading.table().to_pylist(), key=str) == sorted(whole.values(), key=str)
     assert [finding.line() for finding in reading.findings] == [finding.line() for finding in findings]
 

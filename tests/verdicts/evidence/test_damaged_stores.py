@@ -20,7 +20,7 @@ from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.audit.lookups import Scan, pending, show
 from tests.forge import damage
 from tests.forge.comparing import cited, parts_of, recorded
 from tests.forge.damage import log_files, queue_files, records_in
@@ -425,7 +425,7 @@ def test_show_of_a_damaged_transaction_names_the_bytes(copy: Path) -> None:
     found = Damaged(STORE, copy, lambda _: damage.flip_byte(file, position + 30))
     undecidable = [row for row in found.after.values() if row["state"] == "UNDECIDABLE"]
     for row in undecidable:
-        (shown,) = show([found.store], settings_of(STORE), row["transaction_id"], scan=True).table().to_pylist()
+        (shown,) = show([found.store], settings_of(STORE), row["transaction_id"], scan=Scan()).table().to_pylist()
         assert str(int(file.name) + position) in shown["reason"]
 
 

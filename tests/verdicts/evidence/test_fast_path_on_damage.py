@@ -17,7 +17,7 @@ from rmqtx.readers.model.errors import EvidenceMissing
 from rmqtx.readers.model.reading import NoteKind, Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.audit.lookups import lookup, pending, show
+from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from tests.forge.damage import flip_byte, log_files, queue_files
@@ -87,7 +87,8 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
     file = log_files(root)[0]
     at = file.read_bytes().index(row["transaction_id"].encode(), final)
     flip_byte(file, at + 3, 1)
-    by_scan = show([open_store(root)], settings_of(name), row["transaction_id"], scan=True).table()["state"].to_pylist()
+    scanned = show([open_store(root)], settings_of(name), row["transaction_id"], scan=Scan())
+    by_scan = scanned.table()["state"].to_pylist()
     reading = show([open_store(root)], settings_of(name), row["transaction_id"])
     assert reading.table()["state"].to_pylist() == by_scan
     assert any("not have the key that it has in the index" in note.text for note in reading.notes)
@@ -275,7 +276,7 @@ def test_a_half_copy_of_another_queue(tmp_path: Path, name: str, is_discarded: b
     )
     flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
     for scan in (False, True):
-        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=Scan.asked(None, scan=scan))
         assert shown.table()["state"].to_pylist() == ["UNDECIDABLE"]
         assert errors(shown)
 
@@ -320,7 +321,7 @@ def test_a_group_that_goes_on_into_the_next_property(tmp_path: Path, kind: str) 
     at = file.read_bytes().index(b"PGROUP\x01", row[kind][-1]["commit_log_offset"])
     flip_byte(file, file.read_bytes().index(b"\x02", at), 1)
     for scan in (False, True):
-        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=scan)
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"], scan=Scan.asked(None, scan=scan))
         assert set(shown.table()["state"].to_pylist()) == {"UNDECIDABLE"}
         assert "half-unreadable" in errors(shown)
 
@@ -331,7 +332,8 @@ def require_a_scan_where_it_is_asked_for(root: Path, name: str, identity: str | 
     assert hanging == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
     if identity is not None:
         by_scan, shown = (
-            show([open_store(root)], settings_of(name), identity, scan=scan).table()["state"].to_pylist()
+            show([open_store(root)], settings_of(name), identity, scan=Scan.asked(None, scan=scan))
+            .table()["state"].to_pylist()
             for scan in (True, False)
         )
         assert shown == by_scan

@@ -32,8 +32,7 @@ with folder.begun():
                 time.sleep(600)
             write(system, path, value)
         module._write_json = stop
-        from rmqtx.readers.model.findings import findings_table
-        from rmqtx.readers.model.tables import ALL_TABLES
+        from rmqtx.readers.model.tables import ALL_TABLES, findings_table
         folder.finish(written, findings_table([]), ALL_TABLES["coverage"].empty_table(), {})
     print("here", flush=True)
     time.sleep(600)

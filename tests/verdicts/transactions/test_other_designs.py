@@ -12,6 +12,7 @@ import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.log.transaction_records import scan_halves
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import STATE_ENTRIES
@@ -141,7 +142,7 @@ def test_half_copies_of_every_design_are_halves(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*few_quick(OLD), *rest_is_slow(ROCKSDB)])
 def test_small_splits_give_the_same_rows(name: str) -> None:
-    rows = audit([opened(name)], settings_of(name), split_bytes=7_000).table().to_pylist()
+    rows = audit([opened(name)], settings_of(name), work=WorkDivision(7_000)).table().to_pylist()
     assert sorted(rows, key=str) == sorted(audited(name), key=str)
 
 

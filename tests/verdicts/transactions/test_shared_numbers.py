@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
 from rmqtx.remoting.connections.broker import Broker
@@ -119,7 +120,7 @@ def test_every_way_to_read_gives_the_same(make: str, tmp_path: Path) -> None:
         assert "half-number-taken" in {finding.code for finding in reading.findings}
     for row in rows.to_pylist():
         assert show([open_store(root)], settings, row["transaction_id"]).table().to_pylist() == [row]
-    assert audit([open_store(root)], settings, split_bytes=1500).table().to_pylist() == rows.to_pylist()
+    assert audit([open_store(root)], settings, work=WorkDivision(1500)).table().to_pylist() == rows.to_pylist()
     assert list(audit([open_store(root)], settings, processes=2).table().to_pylist()) == rows.to_pylist()
 
 

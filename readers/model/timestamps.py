@@ -1,0 +1,50 @@
+"""Time columns as timestamps, for SQL functions, in place of the epoch milliseconds of every table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtx.readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
+
+
+def timestamp_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with time columns as TIMESTAMP(milliseconds, UTC), named without `_ms`; in lists too."""
+    return pa.schema([_field(field) for field in schema], schema.metadata)
+
+
+def with_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with the columns of `timestamp_schema`. A time outside the calendar is null."""
+    schema = timestamp_schema(batch.schema)
+    arrays = [_array(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    if is_time(field.name) and pa.types.is_integer(field.type):
+        return field.with_name(timestamp_name(field.name)).with_type(pa.timestamp("ms", "UTC"))
+    return field.with_type(_type(field.type))
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_field(kind.field(number)) for number in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_type(kind.value_type)))
+    return kind
+
+
+def _array(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the values converted to a type that `_type` or `_field` returned."""
+    if values.type.equals(kind):
+        return values
+    mask = values.is_null() if values.null_count else None
+    if pa.types.is_list(kind):
+        lengths = pc.fill_null(pc.list_value_length(values), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(pc.cast(lengths, pa.int32()))])
+        return pa.ListArray.from_arrays(offsets, _array(values.flatten(), kind.value_type), kind, mask=mask)
+    if pa.types.is_struct(kind):
+        parts = [_array(part, kind.field(number).type) for number, part in enumerate(values.flatten())]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    reaches = pc.and_(pc.greater_equal(values, TIME_FIRST_MS), pc.less(values, TIME_END_MS))
+    return pc.if_else(reaches, values, pa.scalar(None, values.type)).cast(pa.int64()).cast(kind)
