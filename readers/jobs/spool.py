@@ -99,9 +99,9 @@ class Spool:
         return parts
 
 
-def _constants(table: pa.Table) -> dict[str, Any]:
+def _constants(table: pa.Table) -> dict[str, object]:
     """Return the columns with one value in all rows, and this value; at least one column is left."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_nested(column.type):
             continue

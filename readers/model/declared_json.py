@@ -106,7 +106,7 @@ class JsonForm:
         elif not _is_of(value, kind):
             raise self.bad(file, place, _expected(value, kind), shown(value))
 
-    def _check_fields(self, value: dict[str, Any], kind: pa.StructType, file: str, place: str, depth: int) -> None:
+    def _check_fields(self, value: dict[str, object], kind: pa.StructType, file: str, place: str, depth: int) -> None:
         fields = [kind.field(number) for number in range(kind.num_fields)]
         for one in fields:
             if one.name in value:

@@ -54,7 +54,7 @@ class RmqtxError(Exception):
         return " ".join(parts)
 
 
-def _rebuild(kind: type[RmqtxError], message: str, state: dict[str, Any]) -> RmqtxError:
+def _rebuild(kind: type[RmqtxError], message: str, state: dict[str, object]) -> RmqtxError:
     error = kind(message)
     error.__dict__.update(state)
     return error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 _SAMPLE_ROWS, _ROWS_PER_VALUE = 4_096, 4
 
 
-def parquet_options(first: pa.Table) -> dict[str, Any]:
+def parquet_options(first: pa.Table) -> dict[str, object]:
     """Return arguments of `pyarrow.parquet.ParquetWriter` for rows like the first ones.
 
     Columns whose values repeat have dictionaries; for the others they would cost time and space. Other integers are

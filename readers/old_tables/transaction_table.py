@@ -232,7 +232,7 @@ def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.
     if not len(hits):
         return batch
     groups = table.rows["producer_group"].to_pylist()
-    lists: list[list[dict[str, Any]]] = [list(one or ()) for one in batch["state_entries"].to_pylist()]
+    lists: list[list[dict[str, object]]] = [list(one or ()) for one in batch["state_entries"].to_pylist()]
     stores = batch["store"].to_pylist()
     for hit in hits.tolist():
         owner, row = int(owners[hit]), int(rows[hit])

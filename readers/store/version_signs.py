@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.releases import (
@@ -145,12 +144,12 @@ def _topics_since(topics: set[str]) -> Iterator[Version]:
         yield KEY_TOPIC_AGAIN.since
 
 
-def _object(store: Store, name: str) -> dict[str, Any]:
+def _object(store: Store, name: str) -> dict[str, object]:
     value = read_config(store, name).value
     return value if isinstance(value, dict) else {}
 
 
-def _topics(store: Store) -> dict[str, Any]:
+def _topics(store: Store) -> dict[str, object]:
     table = _object(store, "topics.json").get("topicConfigTable")
     return table if isinstance(table, dict) else {}
 

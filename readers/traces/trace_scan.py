@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -77,7 +76,7 @@ def last_decisions(reading: Reading) -> Reading:
     """
 
     def batches() -> Iterator[pa.RecordBatch]:
-        last: dict[str, dict[str, Any]] = {}
+        last: dict[str, dict[str, object]] = {}
         for batch in reading:
             for row in batch.to_pylist():
                 identity = row["transaction_id"]

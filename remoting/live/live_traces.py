@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.connections.batched_reads import Pace, queries
@@ -39,7 +38,7 @@ class LiveTraces:
         """See `Traces`."""
         return bool(self.has_topic)
 
-    def rows(self, transaction_ids: Sequence[str], from_offset: int = 0) -> dict[str, list[dict[str, Any]]]:  # noqa: ARG002
+    def rows(self, transaction_ids: Sequence[str], from_offset: int = 0) -> dict[str, list[dict[str, object]]]:  # noqa: ARG002
         """See `Traces`. A broker without the topic is asked once, by a pull.
 
         Damage: traces-unread, if the broker refuses the requests or does not return all records of a key.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -280,7 +279,7 @@ class LiveSurroundings:
             for offset, name in record_names(block, self.facts.settings).items()
         }
 
-    def cursors(self) -> list[dict[str, Any]]:
+    def cursors(self) -> list[dict[str, object]]:
         """The cursors of all groups; empty if the broker refuses the request."""
         broker = self.facts.broker
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,14 +84,14 @@ def producers_table(
 
 def _rows(
     one: ConnectedProducers, pending: Counter[tuple[str, str]], group: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     root = one.broker.root
     waiting = {name for store, name in pending if store == root}
     names = sorted(one.groups.keys() | waiting) if group is None else [group]
     for name in names:
         clients = sorted(one.groups.get(name, []), key=lambda client: (client.client_id, client.address))
         count = pending[root, name]
-        row: dict[str, Any] = {"store": root, "producer_group": name, "pending_count": count}
+        row: dict[str, object] = {"store": root, "producer_group": name, "pending_count": count}
         if not clients and (count or group is not None):
             yield row
         for client in clients:

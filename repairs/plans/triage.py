@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -126,7 +125,7 @@ class AnswersFile:
                     size = 0
                 head = [] if size else [{"answers_version": _VERSION, "stores": list(stores)}]
                 is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                rows: list[dict[str, Any]] = [*head, *(asdict(one) for one in answers)]
+                rows: list[dict[str, object]] = [*head, *(asdict(one) for one in answers)]
                 text = ("\n" if is_torn else "") + "".join(f"{json.dumps(row, ensure_ascii=True)}\n" for row in rows)
                 data = text.encode("ascii")
                 while data:

@@ -119,7 +119,7 @@ class Journal:
         result.receipts = merged.receipts()
         return result
 
-    def _append(self, line: str, values: dict[str, Any]) -> None:
+    def _append(self, line: str, values: dict[str, object]) -> None:
         kept = {name: value for name, value in values.items() if name != "rechecks"}  # they have lines of their own
         text = json.dumps({"journal_version": JOURNAL_VERSION, "line": line, **_with_times(kept)}, ensure_ascii=True)
         with self._locked() as descriptor:
@@ -236,7 +236,7 @@ def _with_times(value: Any) -> Any:
         return [_with_times(one) for one in value]
     if not isinstance(value, dict):
         return value
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name, one in value.items():
         result[name] = _with_times(one)
         if name.endswith("time_ms") and (one is None or isinstance(one, int)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -82,7 +81,7 @@ class Task:
         """Whether nothing is left to do: answered and verified, or finally refused."""
         return self.outcome not in (None, ActOutcome.NOT_SENT) and not self.is_open
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The task as a row of ANSWERS."""
         finals = self.transaction.final_records
         values = {

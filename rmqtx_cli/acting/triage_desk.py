@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.saved_messages import message_of
+from rmqtx.verdicts.causes.diagnosing import CauseRow
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx_cli.acting.plan_writing import say_refused
 from rmqtx_cli.options.asking import answered, typed
@@ -102,7 +103,7 @@ class Desk:
     voice: Voice
     is_plain: bool = False
     by_group: bool = False
-    _causes: list[dict[str, Any]] = field(default_factory=list)
+    _causes: list[CauseRow] = field(default_factory=list)
     _opened: set[tuple[str | None, str | None]] = field(default_factory=set)
 
     def run(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
@@ -85,7 +85,7 @@ def as_json(flights: Sequence[ProbeRun], outcome: Outcome, now_ms: int) -> str:
     )
 
 
-def _flight_json(flight: ProbeRun) -> dict[str, Any]:
+def _flight_json(flight: ProbeRun) -> dict[str, object]:
     return {
         "store": flight.store,
         "is_proved": flight.is_proved,

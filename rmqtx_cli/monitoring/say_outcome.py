@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.strength import Strength
@@ -112,7 +111,7 @@ def _by_cause(numbers: Numbers) -> Counter[str]:
 
 def as_json(numbers: Numbers, outcome: Outcome) -> str:
     """The same as one JSON object; a number is null if missing evidence may hide what it counts."""
-    stores: list[dict[str, Any]] = [
+    stores: list[dict[str, object]] = [
         {
             "store": store.store,
             "pending_count": numbers.counted(store.pending_count),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -100,7 +100,7 @@ class ActOptions:
     max_per_second: PerSecondOption = None
 
     @property
-    def live_only(self) -> dict[str, Any]:
+    def live_only(self) -> dict[str, object]:
         """Values of the options that are for live brokers only, by option name."""
         return {"--settle": self.settle, "--wait-for": self.wait_for, "--max-per-second": self.max_per_second}
 

@@ -168,7 +168,7 @@ class CheckedCommand(TyperCommand):
         finally:
             CURRENT.reset(token)
 
-    def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, Any]) -> list[str]:
+    def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, object]) -> list[str]:
         """Return the arguments with the store of `own_store` added, where a command that only reads is given none."""
         is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
         takes_store = self._has_argument("store", "paths")

@@ -157,7 +157,7 @@ class _File:
     file: Path
     text: str
 
-    def understood(self, words: dict[str, Any]) -> Configuration:
+    def understood(self, words: dict[str, object]) -> Configuration:
         self._refuse_secrets(words)
         for key in words:
             if key not in KEYS:
@@ -175,7 +175,7 @@ class _File:
             found["store"] = stores.get(found["store"]) or self._place(found["store"])
         return Configuration(self.file, stores=stores, formats=formats, **found)
 
-    def _refuse_secrets(self, words: dict[str, Any]) -> None:
+    def _refuse_secrets(self, words: dict[str, object]) -> None:
         for key, value in _pairs(words):
             if _SECRET.search(key) or (isinstance(value, str) and _LOGIN.search(value)):
                 self._refuse(

@@ -10,7 +10,7 @@ from rmqtx.readers.model.reading import Coverage, NoteKind
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.audit.timeline import TimelineSource, consumers_past, timeline
-from rmqtx.verdicts.causes.diagnosing import Diagnosis, diagnosed_each
+from rmqtx.verdicts.causes.diagnosing import CauseRow, Diagnosis, diagnosed_each
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
 from rmqtx.verdicts.model.state import State
@@ -53,7 +53,7 @@ class ShownTransaction:
     row: dict[str, Any]
     events: list[dict[str, Any]]
     consumers: list[dict[str, Any]]
-    causes: list[dict[str, Any]]
+    causes: list[CauseRow]
     deadline: Deadline | None
     stopped_ms: int | None
     check_lines: list[str]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx_cli.pages.drawing import Known, PageForm, draw
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def write_page(
     opener: SourceOpener, identity: str, stream: IO[bytes], *, is_plain: bool = False
-) -> list[dict[str, Any]]:
+) -> list[CauseRow]:
     """Write the page of each transaction with this name; return the causes of the last one (rows of DIAGNOSES).
 
     `is_plain`: lines instead of tables.
     Raises: NoSuchTransaction; SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
-    row_causes: list[dict[str, Any]] = []
+    row_causes: list[CauseRow] = []
     with opener.opened() as source:
         reading = source.show(identity)
         rows = reading.table()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -495,7 +495,7 @@ def rows_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) 
     return rows.filter(_is_named(rows, identity, with_message_id))
 
 
-def _is_of_one(entry: dict[str, Any]) -> bool:
+def _is_of_one(entry: dict[str, object]) -> bool:
     """Whether a witness belongs to one transaction only: an op message with queue offsets may belong to many."""
     return entry.get("half_queue_offset") is None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,13 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.verdicts.causes.evidence import Evidence
 
 EXAMPLES_MAX = 3
+
+
+class Example(TypedDict):
+    """A transaction that a cause explains; the offset of its first half copy is null if it has none."""
+
+    transaction_id: str
+    half_commit_log_offset: int | None
 
 
 @dataclass(slots=True)
@@ -26,7 +33,7 @@ class Count:
     half_copies: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
-    examples: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
     open_points: dict[str, None] = field(default_factory=dict)
     rivals: set[str] = field(default_factory=set)
 
@@ -53,7 +60,7 @@ class Count:
         self.rivals |= other.rivals
 
 
-def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
+def _examples(found: Evidence, chosen: Int64s) -> list[Example]:
     """Return the chosen transactions with the lowest offsets of their first half copies."""
     offsets = found.first_copy_offset
     lowest = chosen[np.argsort(offsets[chosen], kind="stable")[:EXAMPLES_MAX]]
@@ -64,7 +71,7 @@ def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
     ]
 
 
-def _place(example: Mapping[str, Any]) -> tuple[bool, int, str]:
+def _place(example: Example) -> tuple[bool, int, str]:
     """Order examples by place; those without a half copy come last."""
     offset = example["half_commit_log_offset"]
     return offset is None, offset or 0, example["transaction_id"]

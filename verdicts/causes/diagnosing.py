@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
-from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count
+from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count, Example
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
@@ -172,9 +172,29 @@ class Diagnosis:
                 count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
 
 
+class CauseRow(TypedDict):
+    """A cause in a store: a row of DIAGNOSES."""
+
+    store: str
+    cause: str
+    strength: str
+    title: str
+    transactions_count: int
+    half_copies_count: int
+    first_time_ms: int | None
+    last_time_ms: int | None
+    examples: list[Example]
+    consequence: str
+    would_decide: str | None
+    act: str
+    change: str | None
+    releases: str
+    sources: str
+
+
 def diagnosed_each(
     rows: pa.Table, stores: Mapping[str, StoreEvidence], proxy_keeps_ms: int | None = None
-) -> list[list[dict[str, Any]]]:
+) -> list[list[CauseRow]]:
     """Return for each transaction the causes that explain it, or could, as rows of DIAGNOSES."""
     causes = []
     for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
@@ -194,7 +214,7 @@ def _are_unusual(found: Evidence) -> Bools:
     return has_flag | found.state(State.DISCARDED, State.LOST, State.UNDECIDABLE)
 
 
-def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:
+def _row(store: str, word: str, strength: str, found: Count) -> CauseRow:
     cause = CAUSES[word]
     rivals = [word for word in cause.rivals if word in found.rivals]
     points = [*found.open_points, *([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else [])]

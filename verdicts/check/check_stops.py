@@ -72,7 +72,7 @@ def check_stops(
     return found
 
 
-def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, Any]:
+def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, object]:
     """Return the stops as a bundle stores them, without any name from the store."""
     kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable", "lacks_room")
     return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}

@@ -302,7 +302,7 @@ def export_snapshot(
         yield pa.RecordBatch.from_pylist([_row(table, file) for file in written], schema=EXPORTED)
 
 
-def _row(table: str, file: WrittenFile) -> dict[str, Any]:
+def _row(table: str, file: WrittenFile) -> dict[str, object]:
     return {
         "table": table, "topic": file.topic, "day": file.day, "rows_count": file.rows_count,
         "size_bytes": file.size_bytes, "file": file.name,

@@ -19,7 +19,7 @@ from rmqtx.verdicts.check.timers_without_copies import (
     rocksdb_passes,
     timer_runs,
 )
-from rmqtx.verdicts.simulation.simulation_rows import names
+from rmqtx.verdicts.simulation.simulation_rows import Row, names
 
 TIMER_INTERVAL_MS = 60_000
 _ASKED = (Asking.ASKED, Asking.UNANSWERABLE)
@@ -58,13 +58,13 @@ class BesideSimulated:
         """See `WithRows`."""
         return None if self.settings is None else 0
 
-    def check_row(self, step: AskingStep) -> dict[str, Any]:
+    def check_row(self, step: AskingStep) -> Row:
         """See `WithRows`."""
         return self._names(step.record) | {
             "checks_count": step.record.checks_count, "written_bytes": 0, "may_be_a_round_later": False,
         }
 
-    def round_row(self, played: AskingRound) -> dict[str, Any]:
+    def round_row(self, played: AskingRound) -> Row:
         """See `WithRows`."""
         counts = Counter(step.action for step in played.steps)
         return {
@@ -79,7 +79,7 @@ class BesideSimulated:
             "written_bytes": 0,
         }
 
-    def transaction_rows(self, rounds_max: int) -> list[dict[str, Any]]:
+    def transaction_rows(self, rounds_max: int) -> list[Row]:
         """See `WithRows`. 3.0 and 3.1 never discard: `checks_to_come_count`, `end` and its round are null."""
         rows = {record.commit_log_offset: self._outcome(record) for record in self.records}
         left = len(rows)
@@ -112,8 +112,8 @@ class BesideSimulated:
             "may_be_a_round_later": False,
         }
 
-    def _names(self, record: OpenRecord) -> dict[str, Any]:
-        found = {"half_queue_offset": record.queue_offset, "commit_log_offset": record.commit_log_offset}
+    def _names(self, record: OpenRecord) -> Row:
+        found: Row = {"half_queue_offset": record.queue_offset, "commit_log_offset": record.commit_log_offset}
         if not record.is_readable:
             return found
         words = self.words.slice(record.row, 1).to_pylist()[0]

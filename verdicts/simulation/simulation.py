@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -17,7 +17,7 @@ from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
-from rmqtx.verdicts.simulation.simulation_rows import names
+from rmqtx.verdicts.simulation.simulation_rows import Row, names
 
 #: Consecutive rounds with an exception after which playing stops: each round writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
@@ -41,9 +41,9 @@ class Simulated:
         for played in play_rounds(self.window.state, self.rules, self.settings, self.begin_ms):
             yield replace(played, steps=tuple(_step_as_asked(step, are_askable) for step in played.steps))
 
-    def words(self, row: int) -> dict[str, Any]:
+    def words(self, row: int) -> Mapping[str, Any]:
         """Return the names of a stored half copy's transaction."""
-        found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
+        found: Mapping[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
         return found
 
     @property
@@ -61,7 +61,7 @@ class Simulated:
         """See `WithRows`."""
         return self.window.state.queue_id
 
-    def check_row(self, step: CheckStep) -> dict[str, Any] | None:
+    def check_row(self, step: CheckStep) -> Row | None:
         """See `WithRows`."""
         if step.action is Action.ENDED:
             return None
@@ -78,7 +78,7 @@ class Simulated:
             "may_be_a_round_later": step.is_own_copy,
         }
 
-    def round_row(self, played: Round) -> dict[str, Any]:
+    def round_row(self, played: Round) -> Row:
         """See `WithRows`."""
         counts = Counter(step.action for step in played.steps)
         return {
@@ -99,7 +99,7 @@ class Simulated:
             "written_bytes": sum(step.written_bytes for step in played.steps),
         }
 
-    def transaction_rows(self, rounds_max: int) -> list[dict[str, Any]]:
+    def transaction_rows(self, rounds_max: int) -> list[Row]:
         """See `WithRows`."""
         found = sorted(outcomes(self, rounds_max).items(), key=lambda item: item[1].queue_offset)
         return [_outcome_row(self.words(row), outcome) for row, outcome in found if not outcome.is_ended]
@@ -227,7 +227,7 @@ def _row_of(played: Round, step: CheckStep) -> int | None:
     return None if half is None else half.row
 
 
-def _outcome_row(words: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _outcome_row(words: Mapping[str, Any], outcome: Outcome) -> Row:
     return names(words["transaction_id"], words) | {
         "half_queue_offset": outcome.queue_offset,
         "commit_log_offset": words["commit_log_offset"],

@@ -11,7 +11,7 @@ from rmqtx.verdicts.model.predicted import ROUNDS_MAX
 from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 
 _BATCH_ROWS = 65_536
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 class WithRows(Protocol):

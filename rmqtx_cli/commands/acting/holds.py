@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rmqtx.readers.model.reading import Reading
 from rmqtx.remoting.protocol.errors import RemotingError
@@ -58,7 +57,7 @@ def _present(live: LiveOptions) -> dict[str, Mapping[str, str] | None]:
 
 
 def _say_holds(
-    holds: Mapping[str, Hold], rows: Sequence[dict[str, Any]], now_ms: int, voice: Voice
+    holds: Mapping[str, Hold], rows: Sequence[dict[str, object]], now_ms: int, voice: Voice
 ) -> None:
     for hold in holds.values():
         if hold.is_drain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 
@@ -83,7 +83,7 @@ def _condition(asked: AuditOptions) -> str | None:
     return all_of(texts)
 
 
-def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> dict[str, Any]:
+def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> dict[str, object]:
     """Options that only files of stores have, with their values."""
     return {
         "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": provenance.hash_all,
@@ -94,7 +94,7 @@ def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> di
 
 def _not_in_folders(
     asked: AuditOptions, output: OutputOptions, source: SourceOptions, logs: LogOptions
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Options that a folder of verdicts does not support, with their values."""
     return {
         "--where": asked.where, "--flagged": asked.flagged, "--limit": asked.limit, "--summary": asked.summary,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pyarrow as pa
 
@@ -44,9 +43,9 @@ def run(options: TimelineCommand) -> int:
     return listing.conclude(reading, has_undecidable=is_incomplete)
 
 
-def _chosen(options: TimelineCommand, source: FileSource, whole: VerdictReading) -> list[dict[str, Any]]:
+def _chosen(options: TimelineCommand, source: FileSource, whole: VerdictReading) -> list[dict[str, object]]:
     """Return the transactions of the case, each once; the findings of their readings are added."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, object]] = {}
     for identity in dict.fromkeys(options.transaction or ()):
         reading = source.show(identity, with_causes=False)
         for row in reading.table().select(CASE_COLUMNS).to_pylist():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError, UnwritableFile
 from rmqtx.repairs.receipts.journal import state_directory as default_directory
@@ -86,7 +86,7 @@ def _judged(
 ) -> tuple[Numbers, Outcome]:
     """Return the numbers of now and the outcome compared with the previous run; save them for the next run."""
     memory = memory_file(directory, source.names)
-    before: dict[str, Any] | None = None
+    before: dict[str, object] | None = None
     problem: OSError | UnwritableFile | None = None
     try:
         before = recall(memory)
@@ -113,7 +113,7 @@ def _not_remembered(error: OSError | UnwritableFile, directory: Path) -> str:
     )
 
 
-def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
+def _what_became(source: Source, numbers: Numbers, before: dict[str, object] | None, timeout: str) -> Became:
     """Return what became of the transactions that were pending in the previous run."""
     try:
         return became_since(source, numbers, before)

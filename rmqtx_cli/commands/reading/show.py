@@ -15,7 +15,7 @@ from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.repairs.receipts.saved_messages import message_of
-from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -138,7 +138,7 @@ class _TransactionPage:
             self.voice.note(note)
         return texts
 
-    def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
+    def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[CauseRow]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
         if not set(rows["store"].to_pylist()) <= set(reading.evidence):
             return [[] for _ in range(rows.num_rows)]

@@ -152,7 +152,7 @@ def _prove(wanted: Sequence[Move], found: Any) -> None:
         assert cursors.get(0) == move.after, _way(move)
 
 
-def _batches(rows: Sequence[dict[str, Any]]) -> Any:
+def _batches(rows: Sequence[dict[str, object]]) -> Any:
     return iter([pa.RecordBatch.from_pylist(list(rows), schema=CURSOR_EFFECTS)] if rows else [])
 
 
