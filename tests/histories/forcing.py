@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -196,7 +196,7 @@ def _harm(truth: Truth, tried: _Acted) -> str:
 
 
 def _refusals(text: str) -> tuple[str, ...]:
-    """The names of the guards in an answer, else the first words of its error."""
+    """The names of the guards in an answer, else the first words of its last line."""
     names = sorted(name for name in GUARD_NAMES if f"{name}:" in text or f"{name} " in text)
-    lines: Mapping[str, None] = dict.fromkeys(line for line in text.splitlines() if "error" in line)
-    return tuple(names) or (next(iter(lines), "")[:60],)
+    words = text.strip().rpartition("\n")[2].removeprefix("rmqtx: ")
+    return tuple(names) or (words[:60],)
