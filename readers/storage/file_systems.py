@@ -20,6 +20,8 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 _SNAPSHOTS_MAX = 16
+#: Directories of a store whose entries are kept; a store may have tens of thousands of queues.
+_LISTINGS_MAX = 1_000
 
 
 class LocalFiles:
@@ -69,6 +71,25 @@ def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry:
     except OSError:  # a running broker deletes expired files; a link may be circular
         return DirectoryEntry(entry.name, entry.path, is_directory=False, is_file=False)
     return DirectoryEntry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
+
+
+class ListedOnce(LocalFiles):
+    """The files of this machine, for a store that nothing changes: each directory is listed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[DirectoryEntry]] = {}
+
+    def __reduce__(self) -> tuple[type[ListedOnce], tuple[()]]:
+        return ListedOnce, ()  # another process lists what it needs
+
+    def entries(self, directory: str) -> list[DirectoryEntry]:
+        """Return the entries of a directory."""
+        known = self._known.get(directory)
+        if known is None:
+            known = super().entries(directory)
+            if len(self._known) < _LISTINGS_MAX:
+                self._known[directory] = known
+        return list(known)
 
 
 _LOCAL = LocalFiles()

@@ -93,17 +93,17 @@ def top_links_out(root: Path) -> Iterator[Path]:
     Order: links in the root first.
     Damage: a directory that cannot be listed yields none; the code that reads the directory reports it.
     """
-    real = Path(os.path.realpath(root))
+    real = os.path.realpath(root)
     directories = [real]
     while directories:
+        directory = directories.pop()
         try:
-            with os.scandir(directories.pop()) as entries:
+            with os.scandir(directory) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             continue
         for entry in found:
-            place = Path(entry.path)
-            if entry.is_symlink() and leads_out(place, real):
-                yield place
-            elif place.parent == real and re.fullmatch(r"commitlog[-_\w]*|config", entry.name) and entry.is_dir():
-                directories.append(place)
+            if entry.is_symlink() and leads_out(Path(entry.path), Path(real)):
+                yield Path(entry.path)
+            elif directory == real and re.fullmatch(r"commitlog[-_\w]*|config", entry.name) and entry.is_dir():
+                directories.append(entry.path)

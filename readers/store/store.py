@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.storage.file_systems import files_of
+from rmqtx.readers.storage.file_systems import ListedOnce, files_of
 from rmqtx.readers.storage.opening import open_together
 from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
 from rmqtx.readers.storage.refused import require_readable, unreadable
@@ -158,10 +158,10 @@ class Store:
         """Whether the store is read by a URI: a copy, without a lock that would show whether a broker uses it."""
         return is_uri(self.root)
 
-    @property
+    @cached_property
     def files(self) -> FileSystem:
-        """The file system of the store, as of this snapshot."""
-        return files_of(self.root, self.taken_time_ms)
+        """The file system of the store, as of this snapshot: a directory is listed once, unless a broker runs."""
+        return files_of(self.root, self.taken_time_ms) if self.is_remote or self.in_use else ListedOnce()
 
     def place(self, *names: str) -> str:
         """Return the place of a file or directory below the root."""
