@@ -26,7 +26,7 @@ from rmqtx.readers.index.record_keys import (
     unique_key_pairs,
 )
 from rmqtx.readers.index.typed_ids import has_typed_ids
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
@@ -227,9 +227,10 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
         with index.segment.open() as file:
             end = index.entries_count + 1
             entries = read_entries(index, file, max(1, end - _SAMPLED), end)
-        for offset, key_hash in zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True):
-            block = block_at(log, offset)
-            if block is not None and key_hash in tag_pairs(block)[1].tolist():
+        pairs = set(zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True))
+        for block in blocks_at(log, np.unique(entries["commit_log_offset"].astype(np.int64))):
+            offsets, hashes = tag_pairs(block)
+            if not pairs.isdisjoint(zip(offsets.tolist(), hashes.tolist(), strict=True)):
                 return True
     except SourceError:  # reported when the whole store is examined
         pass
