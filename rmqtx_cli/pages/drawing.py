@@ -175,9 +175,10 @@ def facts_of(
     `age`: a sentence; empty where there is nothing to state.
     """
     yield "why", transaction["reason"]
-    for flag in transaction["flags"]:
-        text = flag_text(flag, FLAGS.get(flag, ""), is_prepared=has_only_prepared(transaction["store"]))
-        yield "flag", f"{flag}: {text}"
+    flags = transaction["flags"]
+    is_prepared = bool(flags) and has_only_prepared(transaction["store"])
+    for flag in flags:
+        yield "flag", f"{flag}: {flag_text(flag, FLAGS.get(flag, ''), is_prepared=is_prepared)}"
     advice = transaction["advice"]
     yield "advice", f"{advice}: {advice_sentence(advice, transaction['state'])}"
     if age:

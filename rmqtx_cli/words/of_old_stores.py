@@ -33,7 +33,14 @@ def has_only_prepared(place: Store | str | None) -> bool:
 
     `place`: the store, or its root. False where nothing is known.
     """
-    return _facts_of(place)[0]
+    try:
+        store = _local(place)
+        words = [] if store is None else [seen.word for seen in designs_of(store)]
+        if words and not are_before_half_topics(words):
+            return False  # its release, which takes longer to find, makes no difference
+        return store is not None and (_is_before(store) or bool(words))
+    except RmqtxError:
+        return False
 
 
 def have_only_prepared(places: Sequence[Store | str]) -> bool:
@@ -48,7 +55,11 @@ def copies_text(number: int, *, is_prepared: bool) -> str:
 
 def is_before_half_topics(root: str | None) -> bool:
     """Whether the files of a local store show a broker before 4.3."""
-    return _facts_of(root)[1]
+    try:
+        store = _local(root)
+        return store is not None and _is_before(store)
+    except RmqtxError:
+        return False
 
 
 def flag_text(flag: str, text: str, *, is_prepared: bool) -> str:
@@ -95,14 +106,12 @@ def _texts_of(code: str, root: str) -> OldTexts | None:
     return OldTexts(meaning=meaning) if meaning is not None and is_before_half_topics(root) else None
 
 
-def _facts_of(place: Store | str | None) -> tuple[bool, bool]:
-    """Whether a store has only prepared records, and whether its broker is older than 4.3."""
+def _local(place: Store | str | None) -> Store | None:
     if place is None or is_uri(place.root if isinstance(place, Store) else place):
-        return False, False
-    try:
-        store = place if isinstance(place, Store) else open_store(place)
-        settings, words = broker_settings(store), [seen.word for seen in designs_of(store)]
-    except RmqtxError:
-        return False, False
-    is_before = settings.version_high is not None and not HALF_TOPIC_DESIGN.holds(settings.version_high)
-    return are_before_half_topics(words) or (is_before and not words), is_before
+        return None
+    return place if isinstance(place, Store) else open_store(place)
+
+
+def _is_before(store: Store) -> bool:
+    settings = broker_settings(store)
+    return settings.version_high is not None and not HALF_TOPIC_DESIGN.holds(settings.version_high)
