@@ -219,12 +219,13 @@ def lookup(
 ) -> VerdictReading:
     """Return some transactions by their ids.
 
-    Shape:  rows of TRANSACTIONS; nothing for an id without records. `scan`: by the whole log, with its findings.
+    Shape:  rows of TRANSACTIONS; nothing for an id without records. `scan`: by the whole log, with its findings, and
+            without `causes`, which no act needs.
     Order:  first half copy.
     """
     facts = begin(stores, settings_of)
     unread = _unread(facts)
-    reading = VerdictReading(TRANSACTIONS, [])
+    reading = VerdictReading(_judged_schema(with_causes=not scan), [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
 
     def by_name(files: list[DerivedFiles]) -> _Named:
