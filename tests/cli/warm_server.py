@@ -173,6 +173,7 @@ def _open_streams(is_unbuffered: bool) -> None:
 
 def main() -> NoReturn:
     """Serve the socket that is named, which is open as the descriptor that is named."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the tests, which Ctrl-C interrupts
     server = Server(sys.argv[1], int(sys.argv[2]))
     os.environ.update(SET)
     gc.disable()
