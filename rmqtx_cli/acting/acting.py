@@ -22,7 +22,7 @@ from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.sources.interrupting import stopping
 from rmqtx_cli.words import exit_status, progress, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
@@ -228,12 +228,12 @@ def status_of_answers(outcomes: Iterable[ActOutcome], *, is_late: bool) -> int:
 
 def receipts_view() -> View:
     """The view of receipts in a table."""
-    def notes(row: dict[str, Any]) -> str:
+    def notes(row: Row) -> str:
         """The notes; of refusals, which are also printed as lines, only the names of the guards."""
         is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
         return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
 
-    def response(row: dict[str, Any]) -> str:
+    def response(row: Row) -> str:
         codes = [request["response_code"] for request in row["requests"]]
         return ",".join("none" if code is None else str(code) for code in codes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.protocol.errors import Refused
@@ -19,7 +19,7 @@ from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.deadlines import in_text
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text
@@ -57,11 +57,11 @@ def settings_listing(output: ReceiptOptions, voice: Voice) -> Listing:
 
 def settings_view() -> View:
     """The view of these receipts in a table."""
-    def settings(row: dict[str, Any]) -> str:
+    def settings(row: Row) -> str:
         parts = [f"{one['setting']} {one['before']} → {one['after']}" for one in row["settings"] or ()]
         return escaped(", ".join(parts))
 
-    def notes(row: dict[str, Any]) -> str:
+    def notes(row: Row) -> str:
         is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
         return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
 

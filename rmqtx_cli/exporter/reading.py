@@ -13,10 +13,11 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.monitoring.measure import measure
+from rmqtx_cli.monitoring.numbers import Memory
 from rmqtx_cli.monitoring.remembered import became_since
 from rmqtx_cli.monitoring.samples import counted_samples, exported_samples
 from rmqtx_cli.output.standard_streams import own_standard_streams
@@ -35,7 +36,7 @@ class Request:
     """What to read. `before`: the numbers of the reading before, as `Numbers.as_memory` returns them."""
 
     source: AskedSource
-    before: dict[str, Any] | None = None
+    before: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,15 @@ class Answer:
 
     samples: Samples
     growth: Samples
-    memory: dict[str, Any]
+    memory: Memory
+
+
+class AnswerValues(TypedDict):
+    """An answer as the process writes it: the fields of `Answer`."""
+
+    samples: Samples
+    growth: Samples
+    memory: Memory
 
 
 class Failed(Exception):
@@ -55,7 +64,7 @@ class Failed(Exception):
         self.result = result
 
 
-def read(request: Request) -> dict[str, Any]:
+def read(request: Request) -> AnswerValues:
     """Return the fields of the answer to a request.
 
     Raises: RmqtxError.
@@ -136,10 +145,10 @@ def main() -> None:
     own_standard_streams()
     request = pickle.load(sys.stdin.buffer)
     try:
-        found: dict[str, Any] = read(request)
+        text = json.dumps(read(request))
     except RmqtxError as error:
-        found = {"error": str(error)}
-    sys.stdout.write(json.dumps(found))
+        text = json.dumps({"error": str(error)})
+    sys.stdout.write(text)
 
 
 if __name__ == "__main__":

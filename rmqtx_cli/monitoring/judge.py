@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from rmqtx.verdicts.model.state import State
-from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Numbers, StoreNumbers, ends_gone
+from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Memory, Numbers, StoreNumbers, ends_gone
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
 from rmqtx_cli.words.durations import duration_text
@@ -79,7 +78,7 @@ class Outcome:
 
 
 def judge(
-    numbers: Numbers, thresholds: Thresholds, before: dict[str, Any] | None, became: Became, memory: str = "its memory"
+    numbers: Numbers, thresholds: Thresholds, before: Memory | None, became: Became, memory: str = "its memory"
 ) -> Outcome:
     """The outcome of one run.
 
@@ -121,7 +120,7 @@ def _judge_pending(outcome: Outcome, numbers: Numbers, thresholds: Thresholds) -
 
 
 def _judge_changes(
-    outcome: Outcome, numbers: Numbers, before: dict[str, Any] | None, became: Became, memory: str
+    outcome: Outcome, numbers: Numbers, before: Memory | None, became: Became, memory: str
 ) -> None:
     """What has changed since the last run."""
     for identity, state in became.states.items():
@@ -173,7 +172,7 @@ def _passed(value: int | None, warning: int | None, critical: int | None) -> int
     return WARNING if warning is not None and value >= warning else OK
 
 
-def _newly_discarded(numbers: Numbers, before: dict[str, Any] | None, became_count: int) -> int:
+def _newly_discarded(numbers: Numbers, before: Memory | None, became_count: int) -> int:
     """Discards since the last run: growth of the discard queue, or states, for versions that write no discard copy."""
     if before is None:
         return 0
@@ -185,7 +184,7 @@ def _newly_discarded(numbers: Numbers, before: dict[str, Any] | None, became_cou
     return max(grown, became_count)
 
 
-def _is_frozen(store: StoreNumbers, now_ms: int, before: dict[str, Any] | None) -> bool:
+def _is_frozen(store: StoreNumbers, now_ms: int, before: Memory | None) -> bool:
     """Whether half messages are ahead of the cursor, and it has not moved since a run long enough ago."""
     if before is None or not store.half_lag or not store.is_in_use:
         return False

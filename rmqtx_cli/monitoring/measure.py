@@ -19,7 +19,7 @@ from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
-from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
+from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, Place, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
@@ -175,7 +175,8 @@ def _add_hanging(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
     numbers.hanging.append(row["transaction_id"])
     if row["half_copies"]:
         newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
-        numbers.places[row["transaction_id"]] = {name: newest[name] for name in ("store", "commit_log_offset")}
+        place = Place(store=newest["store"], commit_log_offset=newest["commit_log_offset"])
+        numbers.places[row["transaction_id"]] = place
 
 
 def _count_deadline(

@@ -9,14 +9,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from rmqtx.readers.model.errors import BadText
 from rmqtx.readers.storage.places import identity_of
-from rmqtx_cli.monitoring.numbers import StoreNumbers
+from rmqtx_cli.monitoring.numbers import Memory, StoreNumbers
 from rmqtx_cli.output.streams import written_whole
 
 _FORM = 1
@@ -41,19 +40,19 @@ def memory_file(directory: Path, stores: list[str]) -> Path:
     return directory / f"check-{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
 
 
-def recall(file: Path) -> dict[str, Any] | None:
+def recall(file: Path) -> Memory | None:
     """The numbers of the last run; None on the first run, or if the file has another format.
 
     Raises: OSError if it exists and cannot be read.
     """
     try:
-        found: dict[str, Any] = _MEMORY.read(file.read_bytes(), str(file))
+        found: Memory = _MEMORY.read(file.read_bytes(), str(file))
     except (FileNotFoundError, BadText):
         return None
     return found if found["form"] == _FORM else None
 
 
-def remember(file: Path, numbers: dict[str, Any]) -> None:
+def remember(file: Path, numbers: Memory) -> None:
     """Store the numbers for the next run, unless a run that began later already did.
 
     Raises: OSError, UnwritableFile if the directory cannot be written.

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from rmqtx.verdicts.check.state import half_lag
 from rmqtx.verdicts.model.strength import LOST_ON_THE_WAY, Strength
 
-#: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
-Place = Mapping[str, Any]
+
+class Place(TypedDict):
+    """Where the newest half copy of a transaction stood."""
+
+    store: str
+    commit_log_offset: int
+
+
+class Memory(TypedDict):
+    """What a run leaves for the next. `stores`: the numbers of `StoreNumbers` by store, as far as the run had them."""
+
+    form: NotRequired[int]
+    taken_time_ms: int
+    hanging: list[str]
+    stores: dict[str, Mapping[str, Any]]
+    places: NotRequired[dict[str, Place]]
+
 
 #: What an alert counts: pending transactions, committed ones without an op message, and those that ended since the
 #: last run.
@@ -182,7 +197,7 @@ class Numbers:
         """Committed transactions that the check will still reach."""
         return sum(store.commit_without_op_count for store in self.stores)
 
-    def as_memory(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def as_memory(self, before: Memory | None = None) -> Memory:
         """What the next run compares with. `before`: the same from the last run."""
         return {
             "taken_time_ms": self.taken_time_ms,
@@ -192,7 +207,7 @@ class Numbers:
         }
 
 
-def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str, Any]:
+def ends_kept(store: StoreNumbers, before: Memory | None) -> dict[str, object]:
     """The larger numbers of an earlier run, while the store is shorter: so that each run reports the loss."""
     if not ends_gone(store, before):
         return {}
@@ -200,7 +215,7 @@ def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str
     return {name: old[name] for name in ENDS if name in old}
 
 
-def ends_gone(store: StoreNumbers, before: Mapping[str, Any] | None) -> list[str]:
+def ends_gone(store: StoreNumbers, before: Memory | None) -> list[str]:
     """What a store has lost at its end since an earlier run, as sentences; files that expired are no loss."""
     old = _numbers_of(store.store, before)
     sentences = []
@@ -215,6 +230,6 @@ def ends_gone(store: StoreNumbers, before: Mapping[str, Any] | None) -> list[str
     return sentences
 
 
-def _numbers_of(name: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
+def _numbers_of(name: str, before: Memory | None) -> Mapping[str, Any]:
     """The numbers of a store at an earlier run."""
     return {} if before is None else before["stores"].get(name, {})

@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -17,7 +17,7 @@ from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import is_open_row
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
-from rmqtx_cli.monitoring.numbers import ENDED, Causes, Numbers, Place
+from rmqtx_cli.monitoring.numbers import ENDED, Causes, Memory, Numbers, Place
 from rmqtx_cli.sources.files import FileSource
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Became:
         self.causes += cause_counts(rows.filter(pc.and_not(is_over, is_open_row(rows))))
 
 
-def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | None]:
+def remembered_places(before: Memory | None) -> dict[str, Place | None]:
     """The transactions pending at the last run, each with the place of its newest half copy, if known."""
     if before is None:
         return {}
@@ -62,13 +62,13 @@ def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | Non
     return {identity: known.get(identity) for identity in before["hanging"]}
 
 
-def gone_since(numbers: Numbers, before: Mapping[str, Any] | None) -> dict[str, Place | None]:
+def gone_since(numbers: Numbers, before: Memory | None) -> dict[str, Place | None]:
     """The transactions that were pending at the last run and no longer are."""
     places = remembered_places(before)
     return {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
 
 
-def became_since(source: Source, numbers: Numbers, before: Mapping[str, Any] | None) -> Became:
+def became_since(source: Source, numbers: Numbers, before: Memory | None) -> Became:
     """What became of the transactions that were pending at the last run; their causes are added to the numbers.
 
     A failed look-up leaves them unanswered: otherwise the next run would repeat the same look-up and fail again.

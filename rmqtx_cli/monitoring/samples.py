@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, GROUPS_MAX, OTHER, STATE_COUNTERS, Samples
-from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers, ends_gone
+from rmqtx_cli.monitoring.numbers import GroupNumbers, Memory, Numbers, StoreNumbers, ends_gone
 
 if TYPE_CHECKING:
     from rmqtx_cli.monitoring.remembered import Became
@@ -52,7 +52,7 @@ def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
     }
 
 
-def exported_samples(numbers: Numbers, before: Mapping[str, Any] | None) -> Samples:
+def exported_samples(numbers: Numbers, before: Memory | None) -> Samples:
     """Return the samples of a reading of the exporter. `before`: the numbers of an earlier reading."""
     pending, oldest = _of_groups(numbers)
     return store_samples(numbers) | {

@@ -70,6 +70,8 @@ class Listing:
     _where: Filter | None = field(init=False, default=None)
     _fail_on: Filter | None = field(init=False, default=None)
     _orders: list[SortOrder] = field(init=False, default_factory=list)
+    #: The last batch, and its rows that fulfil the condition: a proof asks for them before the listing does.
+    _met: tuple[pa.RecordBatch, pa.RecordBatch] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.format = chosen_format(self.asked.output_format, self.asked.output)
@@ -205,8 +207,12 @@ class Listing:
 
     def _meeting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that fulfil the condition, with the columns that options name."""
+        if self._met is not None and self._met[0] is batch:
+            return self._met[1]
         rows = self._wider(batch)
-        return rows if self._where is None else self._where.apply(rows)
+        rows = rows if self._where is None else self._where.apply(rows)
+        self._met = batch, rows
+        return rows
 
     def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same rows, sorted if --sort is given; then all rows, or those within the limit, are in memory."""
@@ -226,10 +232,11 @@ class Listing:
 
     def fulfilling(self, rows: pa.Table) -> pa.Table:
         """The rows of a whole table that fulfil the condition."""
-        if self._where is None:
-            return rows
-        found = map(self._meeting, rows.to_batches())
-        return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
+        return pa.Table.from_batches(map(self.fulfilling_of, rows.to_batches()), rows.schema)
+
+    def fulfilling_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that fulfil the condition, with the columns of the batch."""
+        return batch if self._where is None else self._meeting(batch).select(batch.schema.names)
 
     def rows_lines(self, noun: str) -> list[str]:
         """The number of rows in one line, and whether reading stopped at the limit; no line above an empty table."""

@@ -19,7 +19,7 @@ from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.states_and_advice import advice_sentence
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
@@ -206,7 +206,7 @@ def _head(transaction: Transaction, deadline: Deadline | None, now_ms: int, age:
 
 
 def _timeline_view(sent_ms: int | None, with_store: bool, with_logs: bool) -> View:
-    def since(row: dict[str, Any]) -> str:
+    def since(row: Row) -> str:
         if row["time_ms"] is None or sent_ms is None:
             return ""
         passed = row["time_ms"] - sent_ms

@@ -11,7 +11,7 @@ from rmqtx.repairs.receipts.act_kind import OF_SETTINGS
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS, Receipt
 from rmqtx_cli.output.table import TablePort
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
 
@@ -23,11 +23,11 @@ _WITNESS_VIEW = View(
 )  # fmt: skip
 
 
-def _fields(row: dict[str, Any]) -> str:
+def _fields(row: Row) -> str:
     return escaped(" ".join(f"{name}={value}" for name, value in row["fields"] or ()))
 
 
-def _response(row: dict[str, Any]) -> str:
+def _response(row: Row) -> str:
     if row["response_code"] is None:
         return "none"
     return f"{row['response_code']} {escaped(row['response_remark'] or '')}".rstrip()

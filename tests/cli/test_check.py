@@ -19,7 +19,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
 from rmqtx_cli.monitoring.measure import _is_op_held
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
-from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.numbers import Memory, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became, what_became_of
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from rmqtx_cli.options.live import LiveOptions
@@ -261,9 +261,10 @@ def numbers(**values: Any) -> Numbers:
     return Numbers(1_000_000_000, [store], ["T"], "T")
 
 
-def before(**values: Any) -> dict[str, Any]:
+def before(**values: Any) -> Memory:
     memory = numbers(**values).as_memory()
-    return memory | {"taken_time_ms": memory["taken_time_ms"] - 300_000}
+    memory["taken_time_ms"] -= 300_000
+    return memory
 
 
 def test_first_run_has_nothing_to_compare_with() -> None:

@@ -278,12 +278,13 @@ class _Answers(ReadingProcess):
     def answer(self, request: Request) -> Answer:
         if request.source.live.tls:
             raise Failed("refused")
-        last = (request.before or {"number": 0})["number"]
+        last = 0 if request.before is None else request.before["taken_time_ms"]
         labels = {"store": "/s", "topic": "orders", "producer_group": f"group-{last % 70}"}
         return Answer(
             {"rmqtx_group_pending_transactions": [(labels, last)], "rmqtx_pending_transactions": [(labels, last)],
              "rmqtx_evidence_missing": [({"code": "gap"}, 1)]},
-            {"rmqtx_lost_transactions_total": [({"store": "/s"}, 1)]}, {"number": last + 1},
+            {"rmqtx_lost_transactions_total": [({"store": "/s"}, 1)]},
+            {"taken_time_ms": last + 1, "hanging": [], "stores": {}},
         )
 
 

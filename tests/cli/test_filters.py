@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,11 @@ from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.tables import RECORDS, TRANSACTIONS
-from rmqtx_cli.options.filters import all_of, parse_filter
+from rmqtx_cli.options.filters import Filter, all_of, parse_filter
+from rmqtx_cli.options.options import OutputOptions
+from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import plain_view
+from rmqtx_cli.words.say import Voice
 
 ROWS: list[dict[str, Any]] = [
     {"transaction_id": "A", "state": "PENDING", "queue_id": 1, "flags": ["stalled", "immune"], "keys": "K 1",
@@ -116,3 +122,27 @@ def test_conditions_are_joined_as_wholes() -> None:
     assert all_of((None, "")) is None
     assert all_of((None, "a = 1 or b = 2")) == "a = 1 or b = 2"
     assert all_of(("a = 1 or b = 2", "c = 3")) == "(a = 1 or b = 2) and (c = 3)"
+
+
+def test_a_proof_and_the_listing_apply_the_condition_once_to_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pa.RecordBatch.from_pylist([row], schema=TRANSACTIONS) for row in ROWS]
+    applied: list[int] = []
+    apply = Filter.apply
+
+    def counted(self: Filter, batch: pa.RecordBatch) -> pa.RecordBatch:
+        applied.append(batch.num_rows)
+        return apply(self, batch)
+
+    monkeypatch.setattr(Filter, "apply", counted)
+    asked = OutputOptions(output=tmp_path / "rows.csv")
+    listing = Listing(TRANSACTIONS, plain_view(["transaction_id"]), asked, "state = LOST", voice=Voice(quiet=True))
+
+    def proved() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            assert listing.fulfilling_of(batch).schema == batch.schema
+            yield batch
+
+    listing.write(proved())
+    assert (applied, listing.rows_count) == ([1, 1, 1], 1)

@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -15,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from rmqtx.readers.model.errors import FileChanged
 from rmqtx.verdicts.growing.tables import table_name
 from rmqtx_cli.exporter.reading import read
+from rmqtx_cli.monitoring.numbers import Memory
 from tests.cli.test_exporter import request
 from tests.forge.stores import settings_of, unpacked
 from tests.repairs.acting import rows_of
@@ -106,7 +106,7 @@ class Exporting(_Grows):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory: dict[str, Any] | None = None
+        self.memory: Memory | None = None
         self.totals: Counter[str] = Counter()
         self.growing.write_to(self.growing.end)
 
@@ -117,7 +117,7 @@ class Exporting(_Grows):
         self.memory = found["memory"]
         for name, samples in found["growth"].items():
             assert all(value >= 0 for _, value in samples), name
-            self.totals[name] += sum(value for _, value in samples)
+            self.totals[name] += int(sum(value for _, value in samples))
         states = Counter(row["state"] for row in rows_of(self.growing.root, "5.3.3").values())
         for state in ("LOST", "DISCARDED"):
             assert self.totals[f"rmqtx_{state.lower()}_transactions_total"] <= states[state]

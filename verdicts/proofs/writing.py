@@ -58,7 +58,7 @@ CHUNK_BYTES = 1 << 20
 #: Entries of one index bucket that are read; a longer chain has no digest.
 CHAIN_MAX = 64
 _FIRST_READ_BYTES = 2048
-Choose = Callable[[pa.Table], pa.Table]
+Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class ProofWriter:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a reading; the verdicts on those rows that are chosen are written first."""
         for batch in batches:
-            rows = choose(pa.Table.from_batches([batch]))
+            rows = pa.Table.from_batches([choose(batch)])
             self._begun(reading).entries(list(self._verdicts(rows)))
             self.verdicts_count += rows.num_rows
             yield batch

@@ -32,7 +32,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain, transactions_view
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain, transactions_view
 from rmqtx_cli.pages.plan_page import plan_lines
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import parse_duration_ms
@@ -202,7 +202,7 @@ def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
 
 def steps_view() -> Any:
     """Return the view of plan steps."""
-    def named(row: dict[str, Any]) -> str:
+    def named(row: Row) -> str:
         record = row["discard_copy"] if row["action"] == ActKind.RESUME else row["half_copy"]
         return f"{record['queue_offset']}@{record['commit_log_offset']}"
 

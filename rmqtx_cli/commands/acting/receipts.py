@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +28,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
-from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.plan_page import progress_lines
 from rmqtx_cli.pages.receipts_page import draw_receipt
 from rmqtx_cli.sources.source import AskedSource, Source, SourceOpener, chosen_opener
@@ -226,7 +225,7 @@ def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Stan
 
 def view(nothing: str = "no receipts", *, with_standing: bool) -> View:
     """Return the view of receipts. `nothing`: the line instead of an empty table."""
-    def latest(row: dict[str, Any]) -> str:
+    def latest(row: Row) -> str:
         return str(row["rechecks"][-1]["standing"]) if row["rechecks"] else ""
 
     more = [plain("standing", ALWAYS), plain("standing_reason", 1, "standing_reason", may_be_cut=True)]

@@ -71,7 +71,7 @@ def run(options: AuditCommand) -> int:
         read = read_logs(options.logs, opened.names, voice)
         with opened.audited(options.context, listing, engine, options.provenance, at_ms, audit.columns) as reading:
             read.in_rows(reading)
-            with proving.of(reading, opened, listing.fulfilling):
+            with proving.of(reading, opened, listing.fulfilling_of):
                 status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status

@@ -19,7 +19,7 @@ from rmqtx_cli.commands.declared.watch import CheckCommand, CheckFormat, Thresho
 from rmqtx_cli.monitoring.judge import Outcome, Thresholds, judge
 from rmqtx_cli.monitoring.measure import measure
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
-from rmqtx_cli.monitoring.numbers import Numbers
+from rmqtx_cli.monitoring.numbers import Memory, Numbers
 from rmqtx_cli.monitoring.remembered import Became, became_since, gone_since
 from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
 from rmqtx_cli.output.streams import written_whole
@@ -86,7 +86,7 @@ def _judged(
 ) -> tuple[Numbers, Outcome]:
     """Return the numbers of now and the outcome compared with the previous run; save them for the next run."""
     memory = memory_file(directory, source.names)
-    before: dict[str, object] | None = None
+    before: Memory | None = None
     problem: OSError | UnwritableFile | None = None
     try:
         before = recall(memory)
@@ -113,7 +113,7 @@ def _not_remembered(error: OSError | UnwritableFile, directory: Path) -> str:
     )
 
 
-def _what_became(source: Source, numbers: Numbers, before: dict[str, object] | None, timeout: str) -> Became:
+def _what_became(source: Source, numbers: Numbers, before: Memory | None, timeout: str) -> Became:
     """Return what became of the transactions that were pending in the previous run."""
     try:
         return became_since(source, numbers, before)
