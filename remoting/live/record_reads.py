@@ -16,6 +16,7 @@ from rmqtx.readers.log.transaction_records import is_final
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, FINAL, HALF, NamedPlace, offset_of
 from rmqtx.readers.model.moments import HOUR_MS
+from rmqtx.readers.model.releases import UNIQ_KEY_INDEXED
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -395,3 +396,35 @@ def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: 
         facts.add_missing(
             f"the {error.actual} bytes of its log after a prepared record, too many to read from the broker"
         )
+
+
+def messages_with_id(
+    facts: LiveStore, place: tuple[str, int], name: str, since_ms: int, unread: list[str]
+) -> Iterator[Block]:
+    """Yield messages of a topic that may have an id as UNIQ_KEY; messages with other ids may be among them.
+
+    `place`: topic and queue number; the index is asked for the topic, the queue is read where the index is not whole:
+    from `since_ms` on until the last start of the broker. `unread` takes what could not be read, in words.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    topic, queue_id = place
+    low = facts.settings.version_low
+    is_indexed = facts.has_index and low is not None and UNIQ_KEY_INDEXED.holds(low)
+    until_ms = facts.index_whole_since_ms if is_indexed else None
+    reads = LiveReads(facts, Pace())
+    try:
+        if until_ms is None or since_ms < until_ms:
+            ranges, count = reads.ranges(topic, {queue_id}, since_ms, until_ms)
+            if count > HOLE_RECORDS_MAX:
+                unread.append(f"the index of {facts.root} may lack some of {count} messages of {topic}")
+                return
+            for number, begin, end in ranges:
+                yield from reads.queue(topic, number, begin, end)
+            unread.extend(f"{facts.root} did not return all messages of {topic}" for _ in reads.gaps[:1])
+        if is_indexed:
+            incomplete: list[str] = []
+            yield from blocks_of(queries(facts.broker, [(topic, name)], Pace(), incomplete), facts.root, [])
+            unread.extend(f"{facts.root} has more records of {key} than it returns" for key in incomplete)
+    except Refused as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise

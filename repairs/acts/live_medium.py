@@ -20,8 +20,8 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, TRACE_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.lookups import lookup
-from rmqtx.remoting.live.messages import messages_with_id
 from rmqtx.remoting.live.queues import OpsUnreadable
+from rmqtx.remoting.live.record_reads import messages_with_id
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.producer.producer import our_client_id
 from rmqtx.remoting.protocol.answers import Answer, BrokerAddresses
