@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from rmqtx.readers.jobs.read_bytes import shown_to
 from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
 from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.log.splits import Split, SplitPlan
@@ -34,14 +35,13 @@ def _run(
     job: ScanJob, plan: SplitPlan, reading: Reading, processes: int | None, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
     tally = Tally(plan, reading)
-    done_bytes = 0
     with Workers(workers_count(plan.total_bytes, processes)) as pool:
-        for split, result in zip(plan, pool.run(job.of_split, plan), strict=True):
-            if tally.add(split, result):
-                yield from result.rows
-            done_bytes += split.to_position - split.from_position
-            if progress is not None:
-                progress(done_bytes, plan.total_bytes)
+        with shown_to(progress, plan) as read:
+            for split, result in zip(plan, pool.run(job.of_split, plan), strict=True):
+                if tally.add(split, result):
+                    yield from result.rows
+                if read is not None:
+                    read.ended(split)
         of_store = functools.partial(_of_store, job)
         for result in pool.run(of_store, [(store, tally.carried[store.root]) for store in plan.stores]):
             reading.findings.extend(result.findings)

@@ -23,8 +23,9 @@ the damage are evidence.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -143,6 +144,9 @@ class SegmentScan:
     Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
     """
 
+    #: Called with a file, and the begin and end of a range of it that a scan of this process has read.
+    watch: ClassVar[Callable[[str, int, int], None] | None] = None
+
     def __init__(
         self,
         segment: Segment,
@@ -173,6 +177,8 @@ class SegmentScan:
         self._stops_at_break = stops_at_break
         self._with_fillers = with_fillers
         self._record_bytes = 0
+        #: Past the last byte that is not zero of a range in which no record was found.
+        self._seen_end = 0
         self.last_store_time_ms = 0
         self.break_position: int | None = None
 
@@ -207,8 +213,15 @@ class SegmentScan:
                         position = self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
+                self._note_read(self._from, position)
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
+
+    def _note_read(self, begin: int, end: int | None) -> None:
+        """Pass on what was read."""
+        watch = SegmentScan.watch
+        if watch is not None and end is not None:
+            watch(self.segment.file, begin, end)
 
     def _note_time(self, store_time_ms: int) -> None:
         """Keep the store time of the last record, unless it is impossible."""
@@ -379,12 +392,14 @@ class SegmentScan:
         if following is not None and not self._is_stale(file, following):
             self.spans.append(Span("damaged", position, following - self._frame - position))
             return following
-        blank = self._find_blank(file, position + 1)
+        # The search saw all that follows: no byte after the last one that is not zero is read again.
+        end = None if following is not None else max(self._seen_end, _used_end(file, position, self._frame + 1))
+        blank = self._find_blank(file, position + 1, end)
         if blank is not None:
             self.spans.append(Span("damaged", position, blank - position))
             self.spans.append(Span("blank", blank, size - blank))
             return None
-        end = data_end(file, position)
+        end = data_end(file, position) if end is None else end
         if self._is_written_meanwhile(file, position):
             return position + self._frame
         if end > position:
@@ -432,7 +447,9 @@ class SegmentScan:
     def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
         """Return where the first sound record in [position, end) begins, or None."""
         base = self.segment.base_offset
-        for start, data in _windows(file, position, end, overlap=HEAD_BYTES):
+        last = 0, b""
+        for start, data in _windows(file, position, end, overlap=HEAD_BYTES, note=self._note_read):
+            last = start, data
             found = data.find(MAGIC_START, MAGIC_AT)
             while found >= 0:
                 place = found - MAGIC_AT
@@ -441,11 +458,12 @@ class SegmentScan:
                     if length is not None and (end is None or start + place < end):
                         return start + place
                 found = data.find(MAGIC_START, found + 1)
+        self._seen_end = last[0] + len(last[1].rstrip(b"\0"))
         return None
 
-    def _find_blank(self, file: OpenFile, position: int) -> int | None:
+    def _find_blank(self, file: OpenFile, position: int, end: int | None) -> int | None:
         magic, before = (_DLEDGER_BLANK_BYTES, 0) if self._frame else (BLANK_MAGIC, MAGIC_AT)
-        for start, data in _windows(file, position, None, overlap=8):
+        for start, data in _windows(file, position, end, overlap=8):
             found = data.find(magic, before)
             while found >= 0:
                 place = start + found - before
@@ -455,14 +473,18 @@ class SegmentScan:
         return None
 
 
-def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
+def _windows(
+    file: OpenFile, position: int, end: int | None, *, overlap: int, note: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[int, bytes]]:
     """Yield overlapping parts of a file; sparse holes and parts of zeros are skipped, in which no magic can be."""
     stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
-    length = _FIRST_RESYNC_BYTES
+    length, begin = _FIRST_RESYNC_BYTES, position
     while position < stop:
         position = max(position, file.next_data(position) - overlap)
         data = file.read(position, min(length, stop - position))
         length = _RESYNC_BYTES
+        if note is not None:
+            note(begin, position + len(data))
         if len(data) <= overlap and position + len(data) < stop:
             return
         if data and data != _ZEROS[: len(data)]:
@@ -470,6 +492,11 @@ def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) ->
         if position + len(data) >= stop:
             return
         position += len(data) - overlap
+
+
+def _used_end(file: OpenFile, position: int, length: int) -> int:
+    """Return the position past the last byte of a short range that is not zero; `position` if all are zero."""
+    return position + len(file.read(position, length).rstrip(b"\0"))
 
 
 def data_end(file: OpenFile, position: int) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from rmqtx.readers.jobs.read_bytes import shown_to
 from rmqtx.readers.jobs.spool import Spool
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
 from rmqtx.readers.log.commit_log import log_bytes
@@ -190,7 +191,7 @@ def _audit(
         scan = functools.partial(_scan_split, _Scan(count, directory, how.at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            parts = _set_aside(pool.run(scan, plan), plan.total_bytes, how.progress)
+            parts = _set_aside(pool.run(scan, plan), plan, how.progress)
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
@@ -230,17 +231,14 @@ def _concluded(
     return ties
 
 
-def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:
+def _set_aside(found: Iterable[_SetAside], plan: SplitPlan, progress: Progress | None) -> list[_SetAside]:
     """Collect the results of all splits, except those with records that a recovery cut off; reports progress."""
     parts: list[_SetAside] = []
-    done = 0
-    if progress is not None:
-        progress(0, total_bytes)
-    for part in found:
-        parts.append(part)
-        done += part.scanned.split.to_position - part.scanned.split.from_position  # filler is work too
-        if progress is not None:
-            progress(done, total_bytes)
+    with shown_to(progress, plan) as read:
+        for part in found:
+            parts.append(part)
+            if read is not None:
+                read.ended(part.scanned.split)
     kept = {id(part) for part in without_stale([part.scanned for part in parts])}
     return [part for part in parts if id(part.scanned) in kept]
 

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from rmqtx.readers.jobs.job_runner import SplitResult, Tally
+from rmqtx.readers.jobs.read_bytes import shown_to
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
 from rmqtx.readers.model.reading import Reading
@@ -74,20 +75,21 @@ def verify_within(
     partial = PartialReading(Reading(job.schema, []), len(files))
     found: dict[int, SplitResult] = {}
     read_bytes = 0
-    total_bytes = plan.total_bytes
-    for number, file in enumerate(order):
-        splits = files[file]
-        size_bytes = sum(split.to_position - split.from_position for split in splits)
-        elapsed = time.monotonic() - begin
-        expected = elapsed * size_bytes / read_bytes if read_bytes else 0.0
-        if number > len(last) and elapsed + expected > seconds:
-            break
-        partial.checked[file] = time.time_ns() // 1_000_000
-        done = results(job.of_split, splits, size_bytes)
-        found.update({split.number: result for split, result in zip(splits, done, strict=True)})
-        read_bytes += size_bytes
-        if progress is not None:
-            progress(read_bytes, total_bytes)
+    with shown_to(progress, plan) as read:
+        for number, file in enumerate(order):
+            splits = files[file]
+            size_bytes = sum(split.to_position - split.from_position for split in splits)
+            elapsed = time.monotonic() - begin
+            expected = elapsed * size_bytes / read_bytes if read_bytes else 0.0
+            if number > len(last) and elapsed + expected > seconds:
+                break
+            partial.checked[file] = time.time_ns() // 1_000_000
+            done = results(job.of_split, splits, size_bytes)
+            found.update({split.number: result for split, result in zip(splits, done, strict=True)})
+            read_bytes += size_bytes
+            if read is not None:
+                for split in splits:
+                    read.ended(split)
     _collect(partial, plan, job, found, results)
     return partial
 

@@ -1,0 +1,115 @@
+"""The unused rest of a segment: read once, holes not at all, each byte that is not zero found; and the progress."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rmqtx.readers.jobs.read_bytes import shown_to
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.verify.time_budget import verify_within
+from rmqtx.verdicts.verify.verify import Verify
+from tests.forge.logs import in_one_file
+from tests.forge.records import Message
+
+MIB = 1 << 20
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+DATA, _ = in_one_file([Message(topic="orders", body=b"x" * 900)] * 300)
+
+
+def store_of(root: Path, size_bytes: int, *, has_holes: bool = False) -> Store:
+    (root / "commitlog").mkdir(exist_ok=True)
+    path = root / "commitlog" / f"{0:020d}"
+    path.write_bytes(DATA if has_holes else DATA + bytes(size_bytes - len(DATA)))
+    with path.open("r+b") as file:
+        file.truncate(size_bytes)
+    return open_store(root)
+
+
+@pytest.fixture
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with the length of each read."""
+    lengths: list[int] = []
+    read = OpenFile.read
+
+    def counted(self: OpenFile, position_bytes: int, length_bytes: int) -> bytes:
+        data = read(self, position_bytes, length_bytes)
+        lengths.append(len(data))
+        return data
+
+    monkeypatch.setattr(OpenFile, "read", counted)
+    return lengths
+
+
+def test_it_is_read_once(tmp_path: Path, read_bytes: list[int]) -> None:
+    (segment,) = store_of(tmp_path, 20 * MIB).commit_log
+    read_bytes.clear()
+    scan = SegmentScan(segment, window_bytes=MIB)
+    assert sum(len(block) for block in scan) == 300
+    assert [(span.kind, span.position_bytes) for span in scan.spans] == [("preallocated", len(DATA))]
+    assert sum(read_bytes) <= 21 * MIB
+
+
+def test_holes_are_not_read(tmp_path: Path, read_bytes: list[int]) -> None:
+    store = store_of(tmp_path, 1024 * MIB, has_holes=True)
+    read_bytes.clear()
+    for split in plan_splits([store]):
+        assert sum(len(block) for block in split.scan()) == (300 if not split.number else 0)
+    assert sum(read_bytes) <= 10 * MIB
+
+
+@pytest.mark.parametrize("has_holes", [False, True])
+@pytest.mark.parametrize(
+    "position",
+    [len(DATA), len(DATA) + 1, len(DATA) + 4096, (64 << 10) + len(DATA), 4 * MIB, 4 * MIB + len(DATA) + 1, 9 * MIB - 1],
+)
+def test_one_byte_in_it_is_found(tmp_path: Path, position: int, has_holes: bool) -> None:
+    (segment,) = store_of(tmp_path, 9 * MIB, has_holes=has_holes).commit_log
+    with Path(segment.file).open("r+b") as file:
+        file.seek(position)
+        file.write(b"\1")
+    scan = SegmentScan(segment)
+    assert sum(len(block) for block in scan) == 300
+    wrong = scan.spans[0]
+    assert wrong.kind in ("damaged", "torn", "foreign")
+    assert (wrong.position_bytes, wrong.length_bytes) == (len(DATA), position + 1 - len(DATA))
+
+
+def test_progress_goes_on_within_a_split_and_ends_with_the_last(tmp_path: Path) -> None:
+    plan = plan_splits([store_of(tmp_path, 20 * MIB)], split_bytes=16 * MIB)
+    seen: list[tuple[int, int]] = []
+    with shown_to(lambda done, total: seen.append((done, total)), plan) as read:
+        assert read is not None
+        for split in plan:
+            for _ in split.scan():
+                pass
+            read.ended(split)
+    done = [one for one, _ in seen]
+    assert {total for _, total in seen} == {20 * MIB}
+    assert done == sorted(done)
+    assert (done[0], done[-1], done[-2]) == (0, 20 * MIB, 20 * MIB - 1)
+    assert max(after - before for before, after in itertools.pairwise(done)) <= 5 * MIB
+    assert SegmentScan.watch is None
+
+
+def test_a_verification_with_a_time_limit_shows_it_too(tmp_path: Path) -> None:
+    store = store_of(tmp_path, 20 * MIB)
+    seen: list[int] = []
+
+    def results(function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
+        assert total_bytes >= 0
+        return [function(task) for task in tasks]
+
+    verify_within(
+        Verify(), [store], 60, {}, results, split_bytes=32 * MIB, progress=lambda done, _: seen.append(done)
+    )
+    assert len(set(seen)) > 4
+    assert seen[-1] == 20 * MIB
