@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_keys_are_not_looked_for_inside_strings() -> None:
         ("", 0),
         ("{1:2", 4),
         ('{1:{2:3}} x', 10),
-        ('{1:{22:3,}}', 9),
+        ('{1:{22:3,}}', 8 if sys.version_info >= (3, 13) else 9),  # at the comma, or behind it
         ('{"é":1,2:}', 10),
         ('{1:"abc', 3),
         ('{1:"abc\\', 3),
