@@ -283,18 +283,23 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     If the log that the next start reads is not much longer, this is read: the start cuts off what lies after damage.
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
-    # What is committed and has no event depends on nothing that comes later.
+    # What is committed and has no event depends on nothing that comes later, but for a copy that the check still reads.
     is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], NextEvent.NONE))
-    copies = pc.list_flatten(rows.filter(pc.invert(pc.fill_null(is_settled, False)))["half_copies"])
+    is_settled = pc.fill_null(is_settled, False)
+    copies, settled = (pc.list_flatten(rows.filter(one)["half_copies"]) for one in (pc.invert(is_settled), is_settled))
     stores, offsets = pc.struct_field(copies, "store"), pc.struct_field(copies, "commit_log_offset")
     for root, fact in facts.items():
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
-        if begin is None:
-            continue
         end = written_end_offset(fact.store.commit_log)
-        begin, start = _half_before(fact.store, begin), _recovery_begin(fact)
-        if start is not None and end - start <= bytes_max:
-            begin = min(begin, start)
+        is_open, start = begin is not None, _recovery_begin(fact)
+        is_short = start is not None and end - start <= bytes_max
+        if is_open:
+            begin = _half_before(fact.store, begin)
+            begin = min(begin, start) if is_short else begin
+        elif is_short and _are_read(settled, fact):  # the start cuts off what settled them, if it lies behind damage
+            begin = start
+        else:
+            continue
         length = end - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
@@ -313,6 +318,13 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
+
+
+def _are_read(copies: pa.Array, fact: StoreFacts) -> bool:
+    """Whether the check of a store reads some of these half copies."""
+    are_here = pc.equal(pc.struct_field(copies, "store"), fact.store.root)
+    numbers = pc.struct_field(copies, "queue_offset").filter(are_here)
+    return bool(pc.any(pc.greater_equal(numbers, (fact.cursors.half or {}).get(0, 0))).as_py())
 
 
 def _recovery_begin(fact: StoreFacts) -> int | None:
