@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes import strengths
+from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 from rmqtx.verdicts.evidence import store_facts
 from rmqtx_cli.options.filters import Filter
 from tests.cli.conftest import Run
@@ -71,6 +75,19 @@ def test_the_facts_of_a_store_are_read_once_also_if_its_log_is_scanned(
     calls.clear()
     rmqtx(*arguments, store)
     assert calls["check_cursors"] == 1
+
+
+def test_the_rules_of_causes_are_applied_once_for_several_transactions(common: Path, calls: Counter[str]) -> None:
+    reading = audit([open_store(common)], broker_settings)
+    rows = reading.table()
+    calls.clear()
+    found = diagnosed_each(rows, reading.evidence)
+    assert calls["supports_of"] == 1
+    chosen = [number for number, causes in enumerate(found) if causes][:4]
+    assert len(chosen) == 4
+    assert [found[number] for number in chosen] == [
+        diagnosed_each(rows.slice(number, 1), reading.evidence)[0] for number in chosen
+    ]
 
 
 def test_the_line_that_names_diagnose_needs_no_column(rmqtx: Run, common: Path) -> None:

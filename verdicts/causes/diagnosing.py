@@ -17,7 +17,7 @@ from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count, Example
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.strengths import Applied, applied
+from rmqtx.verdicts.causes.strengths import Applied, applied, applied_to_each
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
@@ -112,13 +112,10 @@ class Diagnosis:
         """Add judged transactions. `batch` has NEEDED_COLUMNS."""
         if not batch.num_rows:
             return
-        stores = self.stores
-        if self.proxy_keeps_ms is not None:
-            stores = {name: replace(one, proxy_keeps_ms=self.proxy_keeps_ms) for name, one in stores.items()}
-        found = Evidence(pa.Table.from_batches([batch]), stores)
+        found = _evidence(pa.Table.from_batches([batch]), self.stores, self.proxy_keeps_ms)
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
         for one in applied(found):
-            self._count(found, one)
+            self.count(found, one)
             is_explained |= one.rows.get(Strength.EXPLAINS, False)
             has_cause |= one.rows.get(Strength.COULD_EXPLAIN, False)
         has_cause |= is_explained
@@ -162,7 +159,7 @@ class Diagnosis:
             *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
         ]
 
-    def _count(self, found: Evidence, one: Applied) -> None:
+    def count(self, found: Evidence, one: Applied) -> None:
         """Count a cause in one store."""
         for strength, rows in one.rows.items():
             if rows.any():
@@ -196,12 +193,22 @@ def diagnosed_each(
     rows: pa.Table, stores: Mapping[str, StoreEvidence], proxy_keeps_ms: int | None = None
 ) -> list[list[CauseRow]]:
     """Return for each transaction the causes that explain it, or could, as rows of DIAGNOSES."""
+    if not rows.num_rows:
+        return []
+    found = _evidence(rows.combine_chunks(), stores, proxy_keeps_ms)
     causes = []
-    for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
+    for some in applied_to_each(found):
         diagnosis = Diagnosis(stores, proxy_keeps_ms, has_groups=False)  # one transaction shows nothing of its group
-        diagnosis.add(batch)
+        for one in some:
+            diagnosis.count(found, one)
         causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != Strength.RULED_OUT])
     return causes
+
+
+def _evidence(rows: pa.Table, stores: Mapping[str, StoreEvidence], proxy_keeps_ms: int | None) -> Evidence:
+    if proxy_keeps_ms is not None:
+        stores = {name: replace(one, proxy_keeps_ms=proxy_keeps_ms) for name, one in stores.items()}
+    return Evidence(rows, stores)
 
 
 def _are_unusual(found: Evidence) -> Bools:

@@ -46,12 +46,24 @@ def applied(found: Evidence) -> Iterator[Applied]:
            depends on its own records and on the facts of its store, not on the other rows.
     Order: causes as registered, then stores.
     """
+    yield from _applied(found, supports_of(found), np.ones(found.count, np.bool_))
+
+
+def applied_to_each(found: Evidence) -> Iterator[list[Applied]]:
+    """Return for each transaction what `applied` gives for it alone. Order: rows, then as `applied`."""
     supports = supports_of(found)
+    for number in range(found.count):
+        yield list(_applied(found, supports, np.arange(found.count) == number))
+
+
+def _applied(found: Evidence, supports: Mapping[str, Support], chosen: Bools) -> Iterator[Applied]:
+    """Apply the causes to the chosen transactions."""
     for word, support in supports.items():
-        if support.any():
+        fits = (support > NONE) & chosen
+        if fits.any():
             cause = CAUSES[word]
             for number, (store, facts) in enumerate(found.stores.items()):
-                rows = (support > NONE) & (found.store == number)
+                rows = fits & (found.store == number)
                 if rows.any():
                     yield _in_store(cause, store, facts, rows, supports)
 
