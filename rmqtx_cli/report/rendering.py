@@ -4,6 +4,7 @@ store.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -85,6 +86,7 @@ def _filled(template: Template, document: Document) -> bytes:
     return _BLANK_LINES.sub("\n\n", template.render(document=document)).encode()
 
 
+@functools.cache
 def _template(suffix: str) -> Template:
     environment = Environment(
         loader=PackageLoader("rmqtx_cli.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
