@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -34,7 +34,7 @@ from rmqtx.readers.model.tables import column
 from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero
 from rmqtx.repairs.changes.file_operations import Attributes, FileOperations, writing
 from rmqtx.repairs.changes.fingerprints import FilePrint
-from rmqtx.repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
+from rmqtx.repairs.changes.undo_forms import END_FORM, STATE_FORM, EditValues, UndoHead, edit_of, head_of, print_of
 from rmqtx.repairs.changes.undo_frames import (
     AFTER,
     BEFORE,
@@ -238,7 +238,7 @@ def _blocks(image: Image | None) -> Iterator[tuple[int, bytes]]:
             yield begin, data
 
 
-def _described(edit: Edit) -> dict[str, Any]:
+def _described(edit: Edit) -> EditValues:
     return {
         "kind": edit.kind, "path": edit.path, "group": edit.group, "position_bytes": edit.position_bytes,
         "before_bytes": None if edit.before is None else edit.before.size_bytes,
@@ -287,7 +287,7 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
         )
     frames = Frames(path, source)
     undo_file: UndoFile | None = None
-    described: list[tuple[dict[str, Any], dict[bytes, list[tuple[int, int, int]]]]] = []
+    described: list[tuple[EditValues, dict[bytes, list[tuple[int, int, int]]]]] = []
     for kind, content, at in frames.plan():
         if kind == HEAD:
             undo_file = _head(path, head_of(content, path))
@@ -317,7 +317,7 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
     return undo_file
 
 
-def _head(path: Path, values: dict[str, Any]) -> UndoFile:
+def _head(path: Path, values: UndoHead) -> UndoFile:
     receipts = values["receipts"]
     if receipts is None:
         receipts = [name for line in values["about"] for name in _RECEIPT_IN_LINE.findall(line)]
@@ -328,7 +328,7 @@ def _head(path: Path, values: dict[str, Any]) -> UndoFile:
     )
 
 
-def _edit(path: Path, values: dict[str, Any], blocks: dict[bytes, list[tuple[int, int, int]]]) -> Edit:
+def _edit(path: Path, values: EditValues, blocks: dict[bytes, list[tuple[int, int, int]]]) -> Edit:
     def image(kind: bytes, size_bytes: int | None) -> KeptImage | None:
         if size_bytes is None:
             return None

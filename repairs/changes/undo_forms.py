@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -76,8 +76,34 @@ _HAS = {
 }  # fmt: skip
 
 
-def head_of(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the head of an undo file; `receipts` and `has_new_lock` are None in files of versions without the field.
+class UndoHead(TypedDict):
+    """The head of an undo file; `receipts` and `has_new_lock` are None in files of versions without the field."""
+
+    undo_id: str
+    root: str
+    first_record: str | None
+    about: list[str]
+    made_by: str
+    who: str
+    made_time_ms: int
+    receipts: list[str] | None
+    has_new_lock: bool | None
+
+
+class EditValues(TypedDict):
+    """An edit in an undo file, without its content."""
+
+    kind: str
+    path: str
+    group: int
+    position_bytes: int | None
+    before_bytes: int | None
+    after_bytes: int | None
+    attributes: dict[str, int] | None
+
+
+def head_of(content: bytes, path: Path) -> UndoHead:
+    """Return the head of an undo file.
 
     Raises: BadText.
     """
@@ -85,7 +111,7 @@ def head_of(content: bytes, path: Path) -> dict[str, Any]:
     if isinstance(found, dict):
         found.setdefault("receipts", None)
         found.setdefault("has_new_lock", None)
-    values: dict[str, Any] = HEAD_FORM.check(found, str(path))
+    values: UndoHead = HEAD_FORM.check(found, str(path))
     if not _UNDO_ID.fullmatch(values["undo_id"]):
         raise HEAD_FORM.bad(str(path), "undo_id", "16 hexadecimal digits", shown(values["undo_id"]))
     if not Path(values["root"]).is_absolute():
@@ -105,15 +131,15 @@ def print_of(content: bytes, path: Path) -> list[FilePrint]:
     return [FilePrint(**values) for values in _PRINT_FORM.read(text, str(path))]
 
 
-def edit_of(content: bytes, path: Path) -> dict[str, Any]:
+def edit_of(content: bytes, path: Path) -> EditValues:
     """Return an edit in an undo file, after checking that its parts fit together.
 
     Raises: BadText.
     """
-    values: dict[str, Any] = EDIT_FORM.read(content, str(path))
+    values: EditValues = EDIT_FORM.read(content, str(path))
 
     def bad(field: str, expected: str) -> BadText:
-        return EDIT_FORM.bad(str(path), field, expected, shown(values[field]))
+        return EDIT_FORM.bad(str(path), field, expected, shown(values.get(field)))
 
     if values["kind"] not in KINDS:
         raise bad("kind", f"one of {', '.join(KINDS)}")
@@ -121,8 +147,11 @@ def edit_of(content: bytes, path: Path) -> dict[str, Any]:
         check_path(values["path"])
     except BadRequest as error:
         raise BadText(f"{path} is not a valid {_NAME}: {error.message}", file=path) from error
-    for field, has in zip(("position_bytes", "before_bytes", "after_bytes"), _HAS[values["kind"]], strict=True):
-        value = values[field]
+    sizes = {
+        "position_bytes": values["position_bytes"], "before_bytes": values["before_bytes"],
+        "after_bytes": values["after_bytes"],
+    }
+    for (field, value), has in zip(sizes.items(), _HAS[values["kind"]], strict=True):
         if has is not None and has != (value is not None):
             raise bad(field, "a number" if has else "null")
         if value is not None and not 0 <= value < _SIZE_BYTES_MAX:

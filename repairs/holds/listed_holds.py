@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 import pyarrow as pa
 
@@ -51,36 +51,48 @@ HOLDS = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HoldRow:
+    """A row of HOLDS; of a value that no hold of this journal set, only the first four columns are known."""
+
+    store: str
+    hold_state: HoldState
+    setting: str
+    now: str | None
+    before: str | None = None
+    after: str | None = None
+    since_time_ms: int | None = None
+    until_time_ms: int | None = None
+    held_by: str | None = None
+    reason: str | None = None
+    receipt_ids: tuple[str, ...] | None = None
+
+
 def hold_rows(
     holds: Mapping[str, Hold], present: Mapping[str, Mapping[str, str] | None], now_ms: int
-) -> list[dict[str, Any]]:
+) -> list[HoldRow]:
     """Return the rows of HOLDS.
 
     `present`: the configuration of each broker that was asked; None if it could not be read.
     Order: brokers by name, settings as they were held.
     """
-    rows = []
+    rows: list[HoldRow] = []
     for root in sorted({*holds, *present}):
         hold, conf = holds.get(root), present.get(root)
         if hold is not None:
             rows += [_row(hold, one, conf, now_ms) for one in hold.settings]
         elif conf is not None:
             named = [name for name, looks in ((CHECK_MAX, looks_held), (REJECT, looks_drained)) if looks(conf)]
-            rows += [
-                {"store": root, "hold_state": HoldState.UNRECORDED, "setting": name, "now": conf[name]}
-                for name in named
-            ]
+            rows += [HoldRow(root, HoldState.UNRECORDED, name, conf[name]) for name in named]
     return rows
 
 
-def _row(hold: Hold, one: SettingChange, conf: Mapping[str, str] | None, now_ms: int) -> dict[str, Any]:
+def _row(hold: Hold, one: SettingChange, conf: Mapping[str, str] | None, now_ms: int) -> HoldRow:
     now = None if conf is None else conf.get(one.setting)
-    return {
-        "store": hold.store, "hold_state": _state(hold, one, now, now_ms), "setting": one.setting,
-        "before": one.before, "after": one.after, "now": now, "since_time_ms": hold.since_ms,
-        "until_time_ms": hold.until_ms, "held_by": hold.held_by, "reason": hold.reason,
-        "receipt_ids": list(hold.receipt_ids),
-    }
+    return HoldRow(
+        hold.store, _state(hold, one, now, now_ms), one.setting, now, one.before, one.after, hold.since_ms,
+        hold.until_ms, hold.held_by, hold.reason, tuple(hold.receipt_ids),
+    )
 
 
 def _state(hold: Hold, one: SettingChange, now: str | None, now_ms: int) -> HoldState:
@@ -96,6 +108,6 @@ def is_over(hold: Hold, now_ms: int) -> bool:
     return hold.until_ms is not None and now_ms > hold.until_ms
 
 
-def holds_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def holds_table(rows: Sequence[HoldRow]) -> pa.Table:
     """Return rows as a table. Shape: HOLDS."""
-    return pa.Table.from_pylist(list(rows), schema=HOLDS)
+    return pa.Table.from_pylist([asdict(row) for row in rows], schema=HOLDS)

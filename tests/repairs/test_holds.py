@@ -182,16 +182,16 @@ def test_rows_show_what_a_broker_has_now() -> None:
 
     def state(now: str | None, at_ms: int = NOW_MS) -> list[str]:
         present = {} if now is None else {STORE: {"transactionCheckMax": now}}
-        return [row["hold_state"] for row in hold_rows(holds, present, at_ms)]
+        return [row.hold_state for row in hold_rows(holds, present, at_ms)]
 
     assert state("1000000") == ["held"]
     assert state("1000000", NOW_MS + 1) == ["overdue"]
     assert state("15", NOW_MS + 1) == ["put_back"]
     assert state("30") == ["changed"]
     assert state(None) == ["unread"]
-    assert [row["hold_state"] for row in hold_rows(holds, {STORE: None}, NOW_MS)] == ["unread"]
+    assert [row.hold_state for row in hold_rows(holds, {STORE: None}, NOW_MS)] == ["unread"]
     others = {"b@h:2": {"transactionCheckMax": "1000000"}, "c@h:3": {"transactionCheckMax": "15"}, "d@h:4": {}}
-    assert [(row["store"], row["hold_state"]) for row in hold_rows({}, others, NOW_MS)] == [("b@h:2", "unrecorded")]
+    assert [(row.store, row.hold_state) for row in hold_rows({}, others, NOW_MS)] == [("b@h:2", "unrecorded")]
 
 
 def test_rechecks_read_the_settings_again() -> None:

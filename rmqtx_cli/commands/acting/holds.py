@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rmqtx.readers.model.reading import Reading
 from rmqtx.remoting.protocol.errors import RemotingError
-from rmqtx.repairs.holds.listed_holds import HOLDS, HoldState, hold_rows, holds_table, is_over
+from rmqtx.repairs.holds.listed_holds import HOLDS, HoldRow, HoldState, hold_rows, holds_table, is_over
 from rmqtx.repairs.holds.standing_holds import Hold, standing_holds
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.commands.declared.settle import HoldsCommand
@@ -57,7 +57,7 @@ def _present(live: LiveOptions) -> dict[str, Mapping[str, str] | None]:
 
 
 def _say_holds(
-    holds: Mapping[str, Hold], rows: Sequence[dict[str, object]], now_ms: int, voice: Voice
+    holds: Mapping[str, Hold], rows: Sequence[HoldRow], now_ms: int, voice: Voice
 ) -> None:
     for hold in holds.values():
         if hold.is_drain:
@@ -70,7 +70,7 @@ def _say_holds(
         left = duration_text(abs(hold.until_ms - now_ms))
         when = f"is over since {left}: release it" if is_over(hold, now_ms) else f"ends in {left}"
         voice.note(f"{hold.store}: the time of the hold {when}")
-    others = len({row["store"] for row in rows if row["hold_state"] == HoldState.UNRECORDED})
+    others = len({row.store for row in rows if row.hold_state == HoldState.UNRECORDED})
     if others:
         voice.note(f"{count(others, 'broker')} with a value as a hold or a drain sets it, not by this journal")
 
