@@ -5,6 +5,7 @@ Source: TransactionalMessageServiceImpl.fillOpRemoveMap; docs/formats/half_and_o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
     return found
 
 
-def _finding(row: dict[str, Any], store: str, code: str, expected: str, actual: str) -> Finding:
+def _finding(row: Mapping[str, Any], store: str, code: str, expected: str, actual: str) -> Finding:
     return Finding(
         store, code, row["file"], row["position_bytes"], row["length_bytes"],
         commit_log_offset=row["commit_log_offset"], expected=expected, actual=actual,

@@ -39,7 +39,7 @@ from rmqtx.remoting.protocol.frames import parsed_json
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.lookups import short_note, undecidable_findings, undecidable_of
 from rmqtx.verdicts.audit.place_search import PlaceWords
-from rmqtx.verdicts.audit.timeline import RecordName, record_names
+from rmqtx.verdicts.audit.timeline import GroupCursor, RecordName, record_names
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.marked_copies import MarkedCopies
@@ -279,7 +279,7 @@ class LiveSurroundings:
             for offset, name in record_names(block, self.facts.settings).items()
         }
 
-    def cursors(self) -> list[dict[str, object]]:
+    def cursors(self) -> list[GroupCursor]:
         """The cursors of all groups; empty if the broker refuses the request."""
         broker = self.facts.broker
         try:
@@ -289,7 +289,7 @@ class LiveSurroundings:
         table = parsed_json(frame.body).get("offsetTable") or {}
         try:
             return [
-                {"topic": topic, "group": group, "queue_id": int(queue_id), "next_queue_offset": int(offset)}
+                GroupCursor(topic, group, int(queue_id), int(offset))
                 for name, queues in table.items()
                 for topic, _, group in [str(name).partition("@")]
                 for queue_id, offset in queues.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,8 @@ def _columns(block: Block, names: tuple[str, ...]) -> list[Any]:
     return record_columns(block, "", list(names))
 
 
-def _with_times(values: dict[str, Any]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _with_times(values: Mapping[str, Any]) -> dict[str, object]:
+    result: dict[str, object] = {}
     for name, value in values.items():
         result[name] = value
         if name.endswith("time_ms"):

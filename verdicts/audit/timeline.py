@@ -90,6 +90,16 @@ def record_names(block: Block, settings: BrokerSettings) -> dict[int, RecordName
     }
 
 
+@dataclass(frozen=True, slots=True)
+class GroupCursor:
+    """The cursor of a consumer group in a queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+    next_queue_offset: int
+
+
 class TimelineSource(Protocol):
     """The store or live broker of a transaction's witnesses, as a source of record names and cursors."""
 
@@ -100,8 +110,8 @@ class TimelineSource(Protocol):
     def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
         """Return the names of records at some commit-log offsets; unreadable ones are skipped."""
 
-    def cursors(self) -> list[dict[str, Any]]:
-        """Return the cursors of consumer groups: group, topic, queue_id, next_queue_offset."""
+    def cursors(self) -> list[GroupCursor]:
+        """Return the cursors of consumer groups."""
 
     def check_cursors(self) -> CheckCursors:
         """Return the cursors of the transaction check."""
@@ -151,10 +161,10 @@ class StoreTimelineSource:
             for block in blocks if block is not None for offset, name in record_names(block, self.settings).items()
         }
 
-    def cursors(self) -> list[dict[str, Any]]:
+    def cursors(self) -> list[GroupCursor]:
         """Read from config/consumerOffset.json."""
-        rows: list[dict[str, Any]] = read_cursors(self.store).table().to_pylist()
-        return rows
+        rows = read_cursors(self.store).table().to_pylist()
+        return [GroupCursor(row["topic"], row["group"], row["queue_id"], row["next_queue_offset"]) for row in rows]
 
     def check_cursors(self) -> CheckCursors:
         """Read from the same file."""
@@ -232,7 +242,9 @@ def _traced(transaction: Mapping[str, Any], places: Sequence[TimelineSource]) ->
     return [event for topic, lines in rows.items() for event in traced_events(lines, topic)]
 
 
-def _with_originals(entries: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any] | None]]:
+def _with_originals(
+    entries: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
     """Return entries of evidence, each with the one of the same record in the copy of the log that comes first."""
     return zip(entries, originals(entries), strict=True)
 
@@ -269,7 +281,7 @@ def _sender(transaction: Mapping[str, Any], names: dict[tuple[str, int], RecordN
 
 
 def _copy_events(
-    copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
+    copies: Sequence[Mapping[str, Any]], names: dict[tuple[str, int], RecordName]
 ) -> Iterator[Event]:
     """Return an event for each half copy. Order: that of the copies."""
     highest = number = 0
@@ -360,23 +372,23 @@ def consumers_past(transaction: Mapping[str, Any], places: Sequence[TimelineSour
     Shape: CONSUMERS.
     Order: final, then group.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for place in places if transaction["final_records"] else ():
         cursors = place.cursors()
         for final in transaction["final_records"]:
             if final["store"] != place.root:
                 continue
             for cursor in cursors:
-                if cursor["topic"] == final["topic"] and cursor["queue_id"] == final["queue_id"]:
+                if cursor.topic == final["topic"] and cursor.queue_id == final["queue_id"]:
                     rows.append(
                         {
                             "store": place.root,
-                            "group": cursor["group"],
+                            "group": cursor.group,
                             "topic": final["topic"],
                             "queue_id": final["queue_id"],
                             "final_queue_offset": final["queue_offset"],
-                            "next_queue_offset": cursor["next_queue_offset"],
-                            "is_past": cursor["next_queue_offset"] > final["queue_offset"],
+                            "next_queue_offset": cursor.next_queue_offset,
+                            "is_past": cursor.next_queue_offset > final["queue_offset"],
                         }
                     )
     return pa.Table.from_pylist(rows, schema=CONSUMERS)
