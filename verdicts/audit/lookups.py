@@ -296,15 +296,16 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         if is_open:
             begin = _half_before(fact.store, begin)
             begin = min(begin, start) if is_short else begin
-        elif is_short and _are_read(settled, fact):  # the start cuts off what settled them, if it lies behind damage
+        elif start is not None and _are_read(settled, fact):  # what settled them is cut off if it lies behind damage
             begin = start
         else:
             continue
         length = end - begin
         if fact.store.is_remote or length > bytes_max:
+            part = "after the first open copy" if is_open else "which the next start reads"
             reading.notes.append(Note(
                 NoteKind.HOW,
-                f"the log after the first open copy ({length} bytes) was not read completely: damage in the middle "
+                f"the log {part} ({length} bytes) was not read completely: damage in the middle "
                 "of a file is not found; add --scan to read it",
             ))
             continue
