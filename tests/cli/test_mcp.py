@@ -22,7 +22,7 @@ from rmqtx_cli.commands.reading.mcp import Tools, served
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import unpacked
@@ -89,8 +89,8 @@ def process(*arguments: object) -> Any:
     """The server as a process of its own, by stdin and stdout."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    words = [*RMQTX[1:], "mcp", *map(str, arguments)]
-    return stdio_client(StdioServerParameters(command=RMQTX[0], args=words, env=dict(os.environ)))
+    program, *words = [*WARM, "mcp", *map(str, arguments)]
+    return stdio_client(StdioServerParameters(command=program, args=words, env=dict(os.environ)))
 
 
 def test_there_are_twenty_causes() -> None:

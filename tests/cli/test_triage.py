@@ -20,7 +20,7 @@ from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.cli.program import RMQTX
+from tests.cli.program import WARM
 from tests.cli.terminal import Dialogue
 from tests.forge.logs import Forge
 from tests.repairs.forge import mark, place, row, situation
@@ -58,7 +58,7 @@ def where(store: Path) -> list[str]:
 def started(store: Path, *more: str, state: str = "") -> Dialogue:
     words = ["triage", str(store), "-o", "plan.json", "--reason", "OPS-1", *where(store), *more]
     environment = {"RMQTX_STATE_DIR": str(store.parent / "state"), "TERM": "xterm", "NO_COLOR": "1"}
-    return Dialogue([*RMQTX, *words], store.parent, **environment)
+    return Dialogue([*WARM, *words], store.parent, **environment)
 
 
 def flat(shown: str) -> str:
@@ -215,7 +215,7 @@ def test_what_the_ledger_has_is_printed_and_contradicted_only_after_a_question(
         ledger.commit()
     ids = {one["transaction_id"]: status for one, status in zip(rows, ("commit", "rollback"), strict=True)}
     talk = Dialogue([
-        *RMQTX, "triage", str(common), "-o", str(tmp_path / "plan.json"), "--reason", "x", *VERSION,
+        *WARM, "triage", str(common), "-o", str(tmp_path / "plan.json"), "--reason", "x", *VERSION,
         "--ledger", f"sqlite:///{tmp_path}/ledger.db", "--ledger-table", "orders", "--match", "keys = order_id",
         "--done", "status = PAID", "--not-done", "status = CANCELLED",
     ], TERM="xterm", NO_COLOR="1")  # fmt: skip
@@ -250,7 +250,7 @@ def test_it_needs_a_terminal_and_a_plan_file_of_its_own(rmqtx: Run, common: Path
 
 def test_watch_starts_it_for_the_selected_group(thirty: Path, tmp_path: Path) -> None:
     environment = {"RMQTX_STATE_DIR": str(tmp_path / "state"), "TERM": "xterm", "NO_COLOR": "1"}
-    talk = Dialogue([*RMQTX, "watch", str(thirty), *where(thirty)], tmp_path, **environment)
+    talk = Dialogue([*WARM, "watch", str(thirty), *where(thirty)], tmp_path, **environment)
     talk.until("30 pending")
     talk.press(b"j")  # from shop and orders, which has most, to shop and refunds
     talk.press(b"t")

@@ -72,7 +72,8 @@ class Server:
         except (OSError, EOFError, ValueError):
             wire.close()
             return
-        if whose != self._who:
+        session, _ = asked[4]
+        if whose != self._who or session not in (0, os.getsid(0)):
             wire.sendall(struct.pack("=I", 0))
             wire.close()
         elif (child := os.fork()) == 0:
@@ -119,7 +120,8 @@ def _received(wire: socket.socket) -> tuple[list[int], Any]:
 
 
 def _become(
-    streams: list[int], words: list[str], environment: dict[bytes, bytes], directory: bytes, mask: int, group: int,
+    streams: list[int], words: list[str], environment: dict[bytes, bytes], directory: bytes, mask: int,
+    place: tuple[int, int],
     ignored: list[int], limits: list[tuple[int, int]],
 ) -> NoReturn:  # fmt: skip
     """Run a command line in this fork."""
@@ -128,8 +130,12 @@ def _become(
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(3, 1024)
-        with contextlib.suppress(OSError):  # the group is gone
-            os.setpgid(0, group)
+        session, group = place
+        if session:
+            with contextlib.suppress(OSError):  # the group is gone
+                os.setpgid(0, group)
+        else:
+            os.setsid()
         os.chdir(directory)
         os.umask(mask)
         for name, limit in zip(LIMITS, limits, strict=True):

@@ -1,7 +1,8 @@
 """Starts `rmqtx` as a fork of the server of tests/cli/warm_server.py, and stands for it as its caller sees it.
 
 It gives the server its streams, environment, limits and arguments, passes signals on, and ends as the command ends.
-What a fork cannot do, it does as a process of its own: closed streams, other settings of Python, another session, user.
+What a fork cannot do, it does as a process of its own: closed streams, other settings of Python, another user. A fork
+of the leader of a session leads one too; its terminal's signals come to this process, which passes them on.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ TYPE_CHECKING = False  # `typing` takes longer to load than all the others
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+PASSED = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+    signal.SIGWINCH,
+)  # fmt: skip
 LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_CORE)
 
 
 def who() -> tuple[Any, ...]:
-    """What the caller and the server must have in common: the session, the user, and the settings of Python."""
+    """What the caller and the server must have in common: the user, and the settings of Python."""
     names = (b"PYTHON", b"LC_", b"LANG", b"MALLOC", b"LD_", b"ARROW", b"OPENBLAS", b"TZ")
     given = os.environb | {b"PYTHONUNBUFFERED": b""}  # the fork heeds it
     shared = sorted((name, value) for name, value in given.items() if value and name.startswith(names))
-    return os.getsid(0), os.geteuid(), os.getegid(), sorted(os.getgroups()), _capabilities(), shared
+    return os.geteuid(), os.getegid(), sorted(os.getgroups()), _capabilities(), shared
 
 
 def _capabilities() -> list[bytes]:
@@ -37,6 +41,12 @@ def _capabilities() -> list[bytes]:
             return [line for line in status if line.startswith(b"Cap")]
     except OSError:
         return []
+
+
+def _place() -> tuple[int, int]:
+    """Its session, 0 if it leads one, and its process group."""
+    session = os.getsid(0)
+    return 0 if session == os.getpid() else session, os.getpgid(0)
 
 
 def main() -> NoReturn:
@@ -54,7 +64,7 @@ def main() -> NoReturn:
     mask = os.umask(0)
     os.umask(mask)
     asked = marshal.dumps((
-        who(), [program, *words], dict(os.environb), os.getcwdb(), mask, os.getpgid(0), ignored,  # noqa: PTH109
+        who(), [program, *words], dict(os.environb), os.getcwdb(), mask, _place(), ignored,  # noqa: PTH109
         [resource.getrlimit(one) for one in LIMITS],
     ))  # fmt: skip
     wire.sendmsg(
