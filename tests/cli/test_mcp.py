@@ -89,8 +89,8 @@ def process(*arguments: object) -> Any:
     """The server as a process of its own, by stdin and stdout."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    program, *words = [*WARM, "mcp", *map(str, arguments)]
-    return stdio_client(StdioServerParameters(command=program, args=words, env=dict(os.environ)))
+    words = [*WARM, "mcp", *map(str, arguments)]
+    return stdio_client(StdioServerParameters(command=words[0], args=words[1:], env=dict(os.environ)))
 
 
 def test_there_are_twenty_causes() -> None:
