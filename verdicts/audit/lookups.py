@@ -292,12 +292,15 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
         end = written_end_offset(fact.store.commit_log)
         is_open, start = begin is not None, _recovery_begin(fact)
-        is_short = start is not None and end - start <= bytes_max
+        nearby = None if start is None or end - start > bytes_max else start
         if is_open:
             begin = _half_before(fact.store, begin)
-            begin = min(begin, start) if is_short else begin
-        elif start is not None and _are_read(settled, fact):  # what settled them is cut off if it lies behind damage
-            begin = start
+        nearby = None if start is None or end - start > bytes_max else start
+        if is_open:
+            begin = _half_before(fact.store, begin)
+            begin = begin if nearby is None else min(begin, nearby)
+        elif start is not None and _are_read(settled, fact):
+            begin = start  # the start cuts off what settled them, if it lies behind damage
         else:
             continue
         length = end - begin
