@@ -169,7 +169,7 @@ def _both(
 ) -> tuple[str, str]:
     """Both answers.
 
-    `is_incomplete`: the broker did not return some records, which rmqtx reports: only the states that are certain count.
+    `is_incomplete`: the broker did not return some records, and rmqtx says so: only certain states count.
     """
     said, wanted = _comparable(live, broker_root), _comparable(files, root)
     if is_incomplete:
