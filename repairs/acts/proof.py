@@ -100,7 +100,8 @@ def _contradiction(
 ) -> str | None:
     fresh = set(after.flags) - set(before.flags)
     is_redelivered = action == ActKind.REDELIVER and before.state == State.ROLLED_BACK
-    if is_redelivered or (action in DELIVERING and before.state == State.LOST):  # LOST: the op message of another one
+    # LOST, or hidden from the check: by the op message of another one.
+    if is_redelivered or (action in DELIVERING and (before.state == State.LOST or "masked" in before.flags)):
         fresh.discard("commit_after_rollback")  # what was asked for
     for flag, sentence in _CONTRADICTIONS.items():
         if flag in fresh:
