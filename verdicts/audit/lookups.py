@@ -295,9 +295,6 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         nearby = None if start is None or end - start > bytes_max else start
         if is_open:
             begin = _half_before(fact.store, begin)
-        nearby = None if start is None or end - start > bytes_max else start
-        if is_open:
-            begin = _half_before(fact.store, begin)
             begin = begin if nearby is None else min(begin, nearby)
         elif start is not None and _are_read(settled, fact):
             begin = start  # the start cuts off what settled them, if it lies behind damage
