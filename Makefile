@@ -81,8 +81,8 @@ test-slow: compiled ## what `make test` leaves out: other stores of the corpus, 
 	@$(BIN)/python -m pytest tests -m "(slow or broker) and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: test-started
-test-started: compiled ## the tests that start a broker of one release (Maven and a JDK), part of .ci/run; test-brokers starts all releases
-	@$(BIN)/python -m pytest $(BROKER_TESTS) -m "broker and not deep" --numprocesses $(STARTED_PROCESSES) --dist loadfile
+test-started: compiled ## the tests that start a broker of one release (Maven and a JDK), and one of Spark's streams, part of .ci/run; test-brokers starts all releases
+	@$(BIN)/python -m pytest $(BROKER_TESTS) tests/spark/test_verdict_changes.py -m "(broker or started) and not deep" --numprocesses $(STARTED_PROCESSES) --dist loadfile
 
 .PHONY: test-deep
 test-deep: compiled ## more of the same: damage of every byte, kills at every moment, every store with every table (half an hour)

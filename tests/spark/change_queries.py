@@ -21,6 +21,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.follow.change_log import KEY
 
 Row = dict[str, Any]
+SETTINGS = Settings(parse_options({"path": "/"}))
 #: Columns of an audit that a change has, without those that a change of the cursor rewrites.
 COMPARED = [
     name for name in VERDICT_CHANGES.names[4:] if name not in ("reason", "reason_code")
@@ -117,8 +118,7 @@ class ChangeQuery:
     def assert_is_audit(self) -> list[Row]:
         """No change is there twice, none is missing, and their sum is an audit; returns the rows."""
         rows = self.rows()
-        settings = Settings(parse_options({"path": "/"}))
-        assert_sum(rows, audit([open_store(root) for root in self.roots], settings).table())
+        assert_sum(rows, audit([open_store(root) for root in self.roots], SETTINGS).table())
         return rows
 
 

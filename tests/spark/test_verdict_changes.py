@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -19,21 +20,28 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions
 
 from rmqtx.readers.model.errors import FileChanged
+from rmqtx.readers.model.tables import VERDICT_CHANGES
+from rmqtx.readers.model.timestamps import timestamp_schema
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.session.errors import translated
-from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.growing.tables import TableName
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, unpacked
-from tests.spark.change_queries import assert_sum
+from tests.spark.change_queries import SETTINGS, ChangeQuery, assert_sum
 from tests.spark.growing import Growing
+from tests.verdicts.follow.test_follow import rolling, set_cursors
+from tests.verdicts.growing.grown import GrownTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 _PAGE = Path(__file__).parents[2] / "docs" / "verdict_changes.md"
+#: When each of the two steps was made, and what contains the check cursor: a new reason alone is not in the stream.
+_DIFFERENT = ("valid_from", "valid_to", "reason", "reason_code")
 Row = dict[str, Any]
 
 
@@ -49,7 +57,7 @@ def written(directory: Path) -> list[Row]:
 
 
 def audited(root: Path) -> list[Row]:
-    rows: list[Row] = audit([open_store(root)], Settings(parse_options({"path": "/"}))).table().to_pylist()
+    rows: list[Row] = audit([open_store(root)], SETTINGS).table().to_pylist()
     return rows
 
 
@@ -93,9 +101,11 @@ def iso(row: Row) -> str:
     return datetime.datetime.fromtimestamp(time_s, datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def test_a_store_of_another_broker_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.started
+def test_a_store_and_then_that_of_another_broker(spark: SparkSession, tmp_path: Path) -> None:
     root = copy_of("poison-4.3.0", tmp_path / "s")
     run(spark, root, tmp_path)
+    assert_sink_is_audit(spark, root, tmp_path)
     size = damage.log_files(root)[0].stat().st_size
     for file in damage.log_files(root):
         file.unlink()
@@ -105,6 +115,11 @@ def test_a_store_of_another_broker_ends_the_query(spark: SparkSession, tmp_path:
     both = r"a record of 127.* was at offset .* in a log of 10\.0\.0\.1:10911"
     with pytest.raises(FileChanged, match=both), translated():
         run(spark, root, tmp_path)
+
+
+def assert_sink_is_audit(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+    found = spark.read.parquet(str(tmp_path / "sink")).orderBy("sequence").toArrow()
+    assert_sum(found.to_pylist(), audit([open_store(root)], SETTINGS).table())
 
 
 def run(spark: SparkSession, root: Path, tmp_path: Path) -> None:
@@ -140,6 +155,31 @@ def test_a_query_that_is_killed_repeats_and_loses_nothing(kills: int, spark: Spa
         batches += child.stdout.count("batch")
     assert batches
     run(spark, growing.root, tmp_path)
-    found = spark.read.parquet(str(tmp_path / "sink")).orderBy("sequence").toArrow()
-    rows = audit([open_store(growing.root)], Settings(parse_options({"path": "/"}))).table()
-    assert_sum(found.to_pylist(), rows)
+    assert_sink_is_audit(spark, growing.root, tmp_path)
+
+
+def test_the_pages_history_is_that_of_a_growing_table(spark: SparkSession, tmp_path: Path) -> None:
+    (history,) = re.findall(r"^```sql\n(.*?);\n```", _PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    growing = Growing(rolling(tmp_path / "whole", 1, halves=20), tmp_path / "copy")
+    query = ChangeQuery([growing.root], tmp_path / "changes.sqlite", {"timestamps": "true"})
+    grown = GrownTable([growing.root], TableName("parquet", str(tmp_path / "table")), tmp_path / "checkpoint", SETTINGS)
+    for number, moment in enumerate(growing.moments(6, 5)):
+        growing.write_to(moment)
+        set_cursors(growing.root, moment // 700, moment // 2000)
+        for file in damage.log_files(growing.root)[: number // 2]:
+            file.unlink()
+        query.run()
+        grown.step()
+    changes = pa.Table.from_pylist(query.rows(), timestamp_schema(VERDICT_CHANGES))
+    spark.createDataFrame(changes).createOrReplaceTempView("verdict_changes")
+    found = spark.sql(history).toArrow()
+    spark.catalog.dropTempView("verdict_changes")
+    rows = grown.rows()
+    assert {row["closed_by"] for row in rows} == {None, "state", "gone"}
+    assert found.column_names == VERDICTS.names
+    assert comparable(found.to_pylist()) == comparable(rows)
+
+
+def comparable(rows: list[Row]) -> list[str]:
+    same = [{name: value for name, value in row.items() if name not in _DIFFERENT} for row in rows]
+    return sorted(repr((one, row["valid_to"] is None)) for one, row in zip(same, rows, strict=True))
