@@ -155,4 +155,4 @@ def _lines(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
         cells, tablefmt="plain", disable_numparse=True, preserve_whitespace=True,
         colalign=["right" if column.is_number else "left" for column in columns],
     )
-    return [line.rstrip() for line in text.splitlines()]
+    return [line.rstrip() for line in text.split("\n")]  # splitlines loses a last row of empty cells

@@ -64,6 +64,11 @@ def test_json_has_each_time_twice_nulls_and_lists(tmp_path: Path) -> None:
     assert json.loads(lines[1])["flags"] == []
 
 
+def test_a_table_shows_each_row_also_an_empty_one_at_its_end(tmp_path: Path) -> None:
+    rows = pa.table({"keys": ["订单", "b", ""]})
+    assert written(rows, OutputFormat.TABLE, tmp_path / "rows.txt").decode() == "keys\n订单\nb\n\n"
+
+
 def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
     evidence = {
         "half_copies": {"store", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "store_time",
