@@ -136,5 +136,8 @@ def assert_sum(rows: list[Row], audited: pa.Table) -> None:
         kind = "new" if before is None else "details" if row["state"] == before["state"] else "state"
         assert row["change"] == kind
         now[key] = row
-    wanted = sorted(repr({name: row[name] for name in COMPARED}) for row in audited.to_pylist())
-    assert sorted(repr({name: row[name] for name in COMPARED}) for row in now.values()) == wanted
+    wanted = [repr({name: row[name] for name in COMPARED}) for row in audited.to_pylist()]
+    found = [repr({name: row[name] for name in COMPARED}) for row in now.values()]
+    differing = sorted(set(wanted) ^ set(found))
+    assert not differing, f"{len(differing)} rows only in the sum or only in the audit: {differing[:4]}"
+    assert len(wanted) == len(found)
