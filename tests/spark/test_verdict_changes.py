@@ -38,7 +38,7 @@ from tests.verdicts.growing.grown import GrownTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("at_the_real_moment")]  # Spark reads the real clock
 _PAGE = Path(__file__).parents[2] / "docs" / "verdict_changes.md"
 #: When each of the two steps was made, and what contains the check cursor: a new reason alone is not in the stream.
 _DIFFERENT = ("valid_from", "valid_to", "reason", "reason_code")
