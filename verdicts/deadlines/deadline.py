@@ -27,7 +27,7 @@ from rmqtx.verdicts.model.predicted import (
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 
-#: The flag of transactions that the check never reaches (`check_reach.py`).
+#: The flag of transactions that the check never reaches (`transactions/flags.py`).
 NEVER_ASKED_FLAG = "never_asked"
 
 #: The advice for decided or discarded transactions that the broker checks again.

@@ -2,7 +2,7 @@
 
 An end copies values of the half that it names: group, born time and host, keys, id; a COMMIT record also the body, a
 ROLLBACK record the number (3.1). So a reference to a place in the log without a record, or with another half, is
-damaged: no checksum covers it. Other witnesses then show the possible halves (`end_candidates.py`).
+damaged: no checksum covers it. Other witnesses then show the possible halves (`named_halves.py`).
 (EndTransactionProcessor; docs/formats/half_and_op.md#final, docs/formats/state_table.md#records,
 docs/formats/rocksdb_transactions.md#records, docs/formats/end_transaction.md#repeats.)
 
