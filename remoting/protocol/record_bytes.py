@@ -10,7 +10,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_head import HEAD_BYTES, MAGIC_AT, head_of
 from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from rmqtx.readers.model.columns import SLACK_BYTES
+from rmqtx.readers.model.columns import SLACK_BYTES, Bools
 from rmqtx.readers.model.findings import Finding
 
 _MAGIC = re.compile(b"|".join(re.escape((magic & 0xFFFFFFFF).to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
@@ -52,7 +52,7 @@ def blocks_of(bodies: Iterable[bytes], root: str, findings: list[Finding]) -> It
     """Yield the sound records in the bytes from a broker, in blocks of some megabytes.
 
     Shape:  in a record's columns `file` is the broker and `position_bytes` the commit-log offset.
-    Order:  within a block that of the log.
+    Order:  within a block that of the log; a record that comes twice is one.
     Damage: bytes that are not a record become findings and are skipped.
     """
     parts: list[bytes] = []
@@ -81,8 +81,7 @@ def _block(
 ) -> Iterator[Block]:
     if not starts:
         return
-    # Where a slot leads between two records, what the broker sends for it can contain a record of another slot.
-    order = np.unique(np.array(offsets, np.int64), return_index=True)[1]
+    order = np.argsort(np.array(offsets, np.int64), kind="stable")
     block = Block(
         b"".join([*parts, bytes(SLACK_BYTES)]), 0, 0, root,
         np.array(starts, np.int64)[order], np.array(offsets, np.int64)[order],
@@ -93,5 +92,20 @@ def _block(
     ):
         findings.append(Finding(root, "record-damaged", root, offset, length, commit_log_offset=offset))
     block = block.take(good)
+    block = block.take(_are_first(block))
     if len(block):
         yield block
+
+
+def _are_first(block: Block) -> Bools:
+    """Which records do not repeat the one before, byte for byte, at the same commit-log offset.
+
+    Where a slot leads between two records, what the broker sends for it can contain a record of another slot.
+    """
+    are_first = np.ones(len(block), np.bool_)
+    for number in (np.flatnonzero(np.diff(block.commit_log_offsets) == 0) + 1).tolist():
+        rows = slice(number - 1, number + 1)
+        ends = block.starts[rows] + block.lengths[rows]
+        before, one = (bytes(block.data[begin:end]) for begin, end in zip(block.starts[rows], ends, strict=True))
+        are_first[number] = before != one
+    return are_first

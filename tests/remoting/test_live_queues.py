@@ -208,6 +208,15 @@ def test_records_behind_bytes_that_are_none_are_read(bodies: list[bytes]) -> Non
                                                                             ("record-damaged", 100)]  # fmt: skip
 
 
+def test_a_record_that_comes_twice_is_one_unless_one_of_them_is_damaged(bodies: list[bytes]) -> None:
+    """For a slot that leads between two records, a broker sends bytes that can contain a record of another slot."""
+    findings: list[Finding] = []
+    damaged = bodies[3][:84] + b"\1" + bodies[3][85:]  # the length of its body
+    (block,) = blocks_of([damaged + bodies[3], bodies[5] + bodies[5], bodies[3]], "a@b", findings)
+    assert block.commit_log_offsets.tolist() == sorted(offsets_of([bodies[3], bodies[5]]))
+    assert [finding.length_bytes for finding in findings] == [len(bodies[3])]
+
+
 def test_entries_that_a_pull_passes_are_gaps_and_hide_no_others(bodies: list[bytes]) -> None:
     """Behind a record that it cannot read, a broker passes those in the same file of the log, in that pull only."""
     queue, gone, file = Queue(bodies), 40, range(40, 47)
