@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +29,6 @@ settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parents[1]
-# Python keeps the first answer: not that of a test which sets TMPDIR. The path of a socket there must be short.
-tempfile.gettempdir()
 
 # What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

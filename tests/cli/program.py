@@ -45,7 +45,8 @@ WARM = Warm()
 @functools.cache
 def _served(_process: int, *before: str) -> str:
     """The socket of the server of this process; not that of the process from which it was forked."""
-    place = f"{tempfile.mkdtemp(prefix='rmqtx-warm-')}/socket"
+    # Not where temporary files are: beside a Spark session that is a path too long for a socket.
+    place = f"{tempfile.mkdtemp(prefix='rmqtx-warm-', dir='/tmp')}/socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
         listening.listen(64)

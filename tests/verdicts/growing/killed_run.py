@@ -16,6 +16,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+from rmqtx.readers.storage.temporary import temporary_files_in
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
@@ -101,7 +102,8 @@ def run(number: int, root: Path, table: TableName, checkpoint: Path) -> bool:
     """One run in a process of its own; gives whether it was killed."""
     words = (str(number), str(root), str(table), str(checkpoint))
     process = _processes().Process(target=_begin, args=(dict(os.environ), *words))
-    process.start()
+    with temporary_files_in("/tmp"):  # beside a Spark session they are at a path too long for the socket of the server
+        process.start()
     process.join()
     status = process.exitcode
     process.close()
