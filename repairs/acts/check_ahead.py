@@ -15,7 +15,7 @@ from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.repairs.acts.situation import NamedRecord, ReadAgain, Situation
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
-from rmqtx.verdicts.check.state import CheckSettings, Op, check_settings
+from rmqtx.verdicts.check.state import CheckSettings, Op, check_settings, first_read
 from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_window
 
@@ -50,9 +50,8 @@ class CheckAhead:
         return None if state is None or state.op_cursor <= state.op_end else (state.op_cursor, state.op_end)
 
     def first_read(self, half_cursor: int | None) -> int:
-        """The first half queue offset that the check may read; without a cursor in its queue it begins again."""
-        end = None if self._window is None else self._window.state.half_end
-        return 0 if half_cursor is None or (end is not None and half_cursor > end) else half_cursor
+        """The first half queue offset that the check may read."""
+        return (half_cursor or 0) if self._window is None else first_read(half_cursor, self._window.state.half_end)
 
     def after_acts(
         self, situations: Sequence[Situation], numbers_of: Callable[[NamedRecord, Situation], Sequence[int]],

@@ -40,6 +40,7 @@ from rmqtx.repairs.acts.situation import (
     named_record,
 )
 from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.check.state import first_read
 from rmqtx.verdicts.model.marked_copies import copies_in
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import Traces
@@ -364,9 +365,7 @@ class LiveMedium:
 
 
 def _first_read(broker: Broker) -> int:
-    """The first half queue offset that a check may read: without a cursor, or behind its queue, it begins again."""
-    cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
-    return 0 if cursor is None or cursor > broker.max_offset(HALF_TOPIC) else cursor
+    return first_read(broker.consumer_offset(CHECK_GROUP, HALF_TOPIC), broker.max_offset(HALF_TOPIC))
 
 
 def with_traces(conditions: ActConditions, transaction_id: str, traces: Iterable[Traces]) -> ActConditions:

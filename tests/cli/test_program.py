@@ -37,7 +37,7 @@ def test_a_signal_reaches_a_fork_and_a_killed_caller_ends_it(common: Path) -> No
             assert process.stdout is not None
             assert process.stdout.readline()
             process.send_signal(sent)
-            process.stdout.read()  # until nobody has it open
+            process.stdout.read()  # until all processes have closed it
             assert process.wait(120) == status
 
 

@@ -203,3 +203,11 @@ def half_lag(next_offset: int | None, end_offset: int | None) -> int | None:
     if not end_offset:
         return None if next_offset else 0
     return None if next_offset is None else max(0, end_offset - next_offset)
+
+
+def first_read(half_cursor: int | None, half_end: int, half_begin: int = 0) -> int:
+    """Return the first half queue offset that a check reads; without a cursor in its queue it begins again.
+
+    A broker of 5.x that was killed before it wrote one has no cursor.
+    """
+    return half_begin if half_cursor is None or not half_begin <= half_cursor <= half_end else half_cursor

@@ -11,7 +11,7 @@ from typing import Any
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.half_queue_check import play_rounds
-from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.state import CheckSettings, first_read
 from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
 from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow
@@ -210,7 +210,7 @@ def _open_halves(simulated: Simulated) -> tuple[dict[int, Outcome], dict[int, Ou
     """Return the half copies from the cursor on, and those before it that a check may read once more."""
     state = simulated.window.state
     assert isinstance(state.halves, StoredHalves)
-    begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
+    begin = first_read(state.half_cursor, state.half_end, state.half_begin)
     found: tuple[dict[int, Outcome], dict[int, Outcome]] = {}, {}
     for place in range(state.halves.begin, state.half_end):
         half = state.copy_at(place)
