@@ -240,13 +240,17 @@ FOUND: dict[str, list[Step]] = {
     "torn-in-header": [
         _half(0), _half(1, 3467), _half(2, 60), {"do": "kill", "lost": 0.5}, _wait(31_000), _STOP,
     ],
+    # The same, where the slot names fewer bytes than the copy has that 4.3.0 writes there: the copy cannot be decoded.
+    "torn-in-short-header": [
+        _half(0), _half(1, 3519), _half(2), {"do": "kill", "lost": 0.5}, _wait(31_000), _STOP,
+    ],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
 }  # fmt: skip
 
 
 #: What still differs: the title and the release.
-OPEN = frozenset({("torn-in-header", "4.3.0")})
+OPEN: frozenset[tuple[str, str]] = frozenset()
 #: Settings of single histories.
 _OTHER_CONF = {
     "filler-before-discard": {"transactionCheckMax": "2"},

@@ -279,15 +279,28 @@ class _Pass:
 
     def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
         number, has_slot = self.queue_end, not half.is_elsewhere
+        written_at = -1
         if self.undispatched is not None:
             number += self.undispatched.copies_count
+            written_at = self.undispatched.log_end
             self.undispatched, is_counted = self.undispatched.written(counted.copy_bytes, is_half=has_slot)
             has_slot &= is_counted
         copy = counted._replace(queue_offset=number, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
+        self._fill_slot(written_at, copy)
         if has_slot:
             self.appended[self.queue_end] = copy
             self.queue_end += 1
         self.steps.append(CheckStep(action, place, half, self.now_ms, copy, copy.copy_bytes))
+
+    def _fill_slot(self, written_at: int, copy: HalfCopy) -> None:
+        """Let a slot that led to the end of the log lead to the copy that is written there (4.3.0 and 4.3.1 keep it).
+
+        A slot with a smaller length than the copy gives a part of it, which cannot be decoded.
+        """
+        for place, read in self.state.reads.items():
+            if read.own_place == written_at >= 0:
+                is_short = read.readable_from - written_at < copy.copy_bytes
+                self.appended[place] = copy._replace(is_spoiled=int(copy.is_spoiled or is_short))
 
     def _discard(
         self, action: Action, place: int, half: HalfCopy, counted: HalfCopy

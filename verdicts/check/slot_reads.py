@@ -34,7 +34,8 @@ class SlotRead(NamedTuple):
     Shape: `returned`: the slot whose record is returned instead; None if no stored slot has one. `end`: where the read
            ends without a record. `limit`: where it ends at the latest; copies that the check appends can lie between.
            `sees_copies`: whether those copies are returned: they are in a later file of the log.
-           `readable_from`: the place that the end of the log must reach before the slot's own place can be read.
+           `readable_from`: the place that the end of the log must reach before the slot's own place can be read, which
+           then has a record that is written there; `own_place`: that place, -1 if it can never be read.
            `is_found`: the store returns no bytes for the slot, but counts it as found: the broker gets an empty list,
            before 4.9.5 and on 5.0.0 with an exception.
     """
@@ -45,6 +46,7 @@ class SlotRead(NamedTuple):
     sees_copies: bool
     readable_from: int = NEVER_READABLE
     is_found: bool = False
+    own_place: int = -1
 
     def hides(self, number: int) -> bool:
         """Whether the store passes the record that gets the slot of a number, the first after the stored ones."""
@@ -125,6 +127,6 @@ def slot_reads(
         is_ahead = not are_at_places[row] and place >= log.begin and own_end <= log.next_file(place)
         found[number] = SlotRead(
             returned, min(limit, stored_end), limit, log.end >= next_file, own_end if is_ahead else NEVER_READABLE,
-            is_found=bool(are_at_places[row]),
+            is_found=bool(are_at_places[row]), own_place=place if is_ahead else -1,
         )
     return found
