@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.protocol.codes import RequestCode
 from tests.histories.machine import Machine
 from tests.histories.truth import Observed, Written
@@ -60,9 +60,10 @@ class Fork:
         words = next(line for line in machine.step("cursors").lines if line.startswith("cursors")).split("\t")
         half_cursor, op_cursor, half_end = (max(int(word), 0) for word in words[1:4])
         asked = [
-            (int(frame.fields["tranStateTableOffset"]), int(frame.fields["commitLogOffset"]))
+            (number, self._place(number, int(frame.fields["commitLogOffset"])))
             for _, frame in effects.asked
             if frame.code == RequestCode.CHECK_TRANSACTION_STATE
+            for number in [int(frame.fields["tranStateTableOffset"])]
         ]
         discarded = [
             (int(words[1]), self._place(int(words[1]), int(words[2])))
@@ -83,7 +84,8 @@ class Fork:
         records = parsed_records(self._machine.step("records", self._log_end))
         self._log_end = max((one.commit_log_offset + one.size_bytes for one in records), default=self._log_end)
         self._places |= {one.commit_log_offset for one in records}
-        self._place_of_number |= {one.queue_offset: one.commit_log_offset for one in records if one.topic == HALF_TOPIC}
+        halves = (one for one in records if one.topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC))
+        self._place_of_number |= {one.queue_offset: one.commit_log_offset for one in halves}
         return records
 
     def _place(self, queue_offset: int, named: int) -> int:
