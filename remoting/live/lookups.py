@@ -218,6 +218,8 @@ def _reading(
     for fact, source in zip(known, sources, strict=True) if with_check else ():
         fact.check_stops[:] = live_stops(fact, source)
         fact.future = predict_from_live(fact, source)
+    for source in sources:
+        source.note_unreadable_copies()
     del named  # so that many transactions take the memory of their rows only once
     schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
     judging = Judging(

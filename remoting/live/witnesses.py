@@ -23,6 +23,7 @@ from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.properties import TRANSACTION_ID
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_delayed_half
+from rmqtx.readers.log.unreadable_copies import unreadable_copies
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
@@ -58,6 +59,7 @@ from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_record
 from rmqtx.verdicts.check.window import CheckWindow, begins_again
 from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
+from rmqtx.verdicts.missing.missing_ranges import range_of_unreadable_half
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The most op messages before the first half copy that are read because the check reads them.
@@ -238,6 +240,18 @@ class LiveWitnesses:
             if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
                 facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
         return kept
+
+    def note_unreadable_copies(self) -> None:
+        """Add findings for copies of which id, group or real topic cannot be read: they may be of other transactions.
+
+        A power loss can take the end of a record; the broker sends what is left of it. Called when all is read.
+        """
+        facts = self._facts
+        for block in self._gathered.unreadable:
+            for finding in unreadable_copies(block, facts.root):
+                copy = block.take(block.commit_log_offsets == finding.commit_log_offset)
+                facts.findings.append(finding)
+                facts.missing.append(range_of_unreadable_half(facts.root, copy))
 
     # -- halves ---------------------------------------------------------------------------------------------------
 

@@ -318,6 +318,30 @@ def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, c
             assert ("may still be in the broker's memory" in row["reason"]) == (row["state"] == "PENDING")
 
 
+def test_a_half_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_files(
+    tmp_path: Path, client: Client
+) -> None:
+    """It may be a copy of another transaction that was born in the same moment; the broker sends what is left of it."""
+    one = Served("common-5.3.3", tmp_path, client)
+    with open_queue(one.store, HALF_TOPIC, 0) as queue:
+        _, offsets, lengths, _ = queue.read(queue.max_offset - 1, queue.max_offset)
+    file, place = tmp_path / "store" / "commitlog" / f"{0:020d}", int(offsets[0])
+    record = file.read_bytes()[place : place + int(lengths[0])]
+    kept = record.index(b"UNIQ_KEY") + 20
+    damage.write_bytes(file, place + kept, bytes(len(record) - kept))
+    one.answers.store = store = open_store(tmp_path / "store")
+    with one.server:
+        files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
+        reading = live_lookups.audit([one.broker])
+        live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+        undecidable = [name for name, state in live.items() if state == "UNDECIDABLE"]
+        assert undecidable == [name for name in live if files[name] == "UNDECIDABLE"]
+        assert len(undecidable) > 1
+        assert place in [one.commit_log_offset for one in reading.findings if one.code == "half-unreadable"]
+        for name in (name for name in undecidable if name.isprintable()):
+            assert live_lookups.show([one.broker], name).table()["state"].to_pylist() == ["UNDECIDABLE"]
+
+
 class WithExpiredRecords(StoreBroker):
     """As 4.9.7 after it has deleted the first file of its log: the half queue still counts from 0, and the record at
     commit-log offset 0 is given as the first bytes of the file that is left (tests/brokers/forcing, test_guards_slow).

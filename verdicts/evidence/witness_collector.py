@@ -13,6 +13,7 @@ from rmqtx.readers.log.offset_marks import OFFSET_MARKS
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
+from rmqtx.readers.log.unreadable_copies import may_be_unreadable
 from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, ids_of, keys_of
@@ -36,12 +37,14 @@ class Names(NamedTuple):
 class CollectedWitnesses:
     """Half copies, op marks, finals and discard copies of one store.
 
-    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, or its replacement.
+    Shape: `findings` are of op messages that cannot be read. `unreadable`: blocks with copies of which id, group or
+           real topic cannot be read. An identity is a UNIQ_KEY, or its replacement.
     """
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.findings: list[Finding] = []
+        self.unreadable: list[Block] = []
         self._seen = np.empty(0, np.int64)
         self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
         self._marks: list[pa.RecordBatch] = []
@@ -71,11 +74,14 @@ class CollectedWitnesses:
         """Keep the witnesses of a block, each record once."""
         block = block.take(~self.has(block.commit_log_offsets))
         self._seen = np.sort(np.concatenate([self._seen, block.commit_log_offsets]), kind="stable")
-        for name, rows in witnesses_of(block, self.root).items():
+        found = witnesses_of(block, self.root)
+        for name, rows in found.items():
             if name == "ops":
                 self.add_ops(rows)
             else:
                 self._rows[name].append(rows)
+        if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
+            self.unreadable.append(block)
 
     def has(self, offsets: Int64s) -> Bools:
         """Return whether the record at each commit-log offset was added before."""

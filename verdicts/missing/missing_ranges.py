@@ -61,6 +61,7 @@ _CRC_MASK = 0x7FFFFFFF
 #: After this number of slots in a row that the log refutes, the next ones are of an older log too: a broker writes the
 #: slots of a queue in order, and would have replaced them.
 STALE_RUN_MIN = 2
+_UNREADABLE_HALF = "the properties of the half copy at commit-log offset {} cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +207,27 @@ def _in_unreadable_file(store: Store, finding: Finding) -> Iterator[MissingRange
 
 def _in_unreadable_half(store: Store, finding: Finding) -> Iterator[MissingRange]:
     """The range of a half copy whose properties cannot be read, narrowed by what can be read."""
-    missing, block = _range_of(finding, store, "the properties of the half copy at commit-log offset {} cannot be read")
+    missing, block = _range_of(finding, store, _UNREADABLE_HALF)
+    yield missing if block is None else _of_unreadable_half(missing, block)
+
+
+def range_of_unreadable_half(root: str, block: Block) -> MissingRange:
+    """Return the range of a half or discard copy whose id, group or real topic cannot be read. `block`: of one record.
+
+    Units: commit-log offsets in bytes.
+    """
+    offset = int(block.commit_log_offsets[0])
+    missing = MissingRange(root, offset, offset + int(block.lengths[0]), _UNREADABLE_HALF.format(offset))
+    return _of_unreadable_half(missing, block)
+
+
+def _of_unreadable_half(missing: MissingRange, block: Block) -> MissingRange:
     # A prepared record has no copies: its place identifies the transaction.
-    is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
-    if block is not None and is_lone:
-        missing = _identified(missing, block)
-    elif block is not None and have_torn_properties(block)[0] and block.topic_is(HALF_TOPIC)[0]:
-        missing = _of_nameless_copy(missing, block)
-    yield missing
+    if bool(is_prepared(block)[0]) or has_readable_id(block):
+        return _identified(missing, block)
+    if have_torn_properties(block)[0] and block.topic_is(HALF_TOPIC)[0]:
+        return _of_nameless_copy(missing, block)
+    return missing
 
 
 def _in_torn_discard_copy(store: Store, finding: Finding) -> Iterator[MissingRange]:
