@@ -37,7 +37,7 @@ from rmqtx.readers.store.store import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries
 from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings, slots_by_place
 from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from rmqtx.remoting.live.record_reads import (
@@ -376,17 +376,23 @@ class LiveWitnesses:
         except OpsUnreadable:
             self._walk_to_ops(first, end - begin, wanted)
 
-    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> None:
+    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> int:
+        """Keep op messages; return the number after the last one of the op queue, 0 without any."""
+        end = 0
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             block = block.take(block.topic_is(OP_TOPIC))
+            end = max([end, *(block.header("queue_offset")[block.header("queue_id") == 0] + 1).tolist()])
             self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
             self._check_ops.append(block.take(block.header("queue_offset") >= self._checked_ops_from()))
+        return end
 
     def _walk_to_ops(self, offset: int, count: int, wanted: IntegerSet) -> None:
         """Read the ops of a broker that does not serve their queue: from all records after the first half copy."""
         facts = self._facts
         try:
-            self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
+            end = self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
+            if 0 < end < self._end_of_ops():  # 4.3.0 keeps the slots of op messages that a power loss took
+                self._reads.gaps.append(UnreadEntries(OP_TOPIC, 0, end, self._end_of_ops()))
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
             facts.add_missing("this broker does not serve its op queue")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, Store, open_store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import half_and_op_tables
@@ -340,6 +341,28 @@ def test_a_half_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_f
         assert place in [one.commit_log_offset for one in reading.findings if one.code == "half-unreadable"]
         for name in (name for name in undecidable if name.isprintable()):
             assert live_lookups.show([one.broker], name).table()["state"].to_pylist() == ["UNDECIDABLE"]
+
+
+def test_op_messages_that_a_power_loss_took_are_missed_where_the_op_queue_is_not_served(
+    tmp_path: Path, client: Client
+) -> None:
+    """4.3.0 keeps their slots, so the queue is longer than the log shows: a COMMIT record may be lost too."""
+    one = Served("common-4.3.0", tmp_path, client)
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with one.server:
+        before = live_lookups.audit([one.broker])
+        assert not [found for found in before.findings if found.code == "entries-unread"]
+        assert "ROLLED_BACK" in before.table()["state"].to_pylist()
+    file = damage.queue_files(tmp_path / "store", OP_TOPIC)[-1]
+    end = -(-len(file.read_bytes().rstrip(b"\0")) // 20) * 20
+    damage.write_bytes(file, end, struct.pack(">qiq", 1 << 20, 200, 100))
+    one.answers.store = store = open_store(tmp_path / "store")
+    with FakeServer(one.answers) as server:
+        reading = live_lookups.audit([Broker(client, server.address, "broker-a", "c")])
+    assert [found.code for found in reading.findings if found.code == "entries-unread"] == ["entries-unread"]
+    live = reading.table()["state"].to_pylist()
+    assert "ROLLED_BACK" not in live
+    assert "ROLLED_BACK" not in audit([store], one.settings_of).table()["state"].to_pylist()
 
 
 class WithExpiredRecords(StoreBroker):
