@@ -60,6 +60,12 @@ def _slots(root: Path, topic: str) -> tuple[list[Path], int]:
     return files, sum(-(-_used(file) // _SLOT.size) for file in files)
 
 
+def slots_end(root: Path, topic: str) -> int:
+    """The number after the last slot in the files of a queue; 0 without files."""
+    files, count = _slots(root, topic)
+    return int(files[0].name) // _SLOT.size + count if files else 0
+
+
 def _in_queue(topic: str, data: Callable[[int], bytes], *, at_end: bool) -> Callable[[Path, float], None]:
     def act(root: Path, place: float) -> None:
         files, count = _slots(root, topic)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
@@ -32,6 +32,7 @@ from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.conftest import MOMENT
 from tests.forge import damage
+from tests.histories.damages import slots_end
 from tests.histories.machine import ADDRESS, Machine
 from tests.histories.truth import Truth
 
@@ -132,12 +133,12 @@ def is_comparable(truth: Truth) -> bool:
 def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Read a running machine over the wire and from its files.
 
-    Yield for each answer what it is about, and both answers; nothing where the start cut off a part of the log, whose
-    bytes are in the files until others are written there.
+    Yield for each answer what it is about, and both answers; nothing where the start cut off a part of the log or of
+    the half or op queue, whose bytes are in the files until others are written there.
     """
     now_ms = machine.now_ms
     machine.step("persist")
-    if has_bytes_behind(root, int(machine.step("where").lines[0].split()[2])):
+    if has_bytes_behind(root, int(machine.step("where").lines[0].split()[2])) or _has_slots_behind(machine, root):
         return
     store = open_store(str(root))
     settings = broker_settings(store, conf=conf, version=machine.version)
@@ -162,6 +163,14 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
 def has_bytes_behind(root: Path, end_offset: int) -> bool:
     """Whether the files of a log have data behind the end that its broker counts."""
     return any(file.read_bytes()[max(0, end_offset - int(file.name)) :].strip(b"\0") for file in damage.log_files(root))
+
+
+def _has_slots_behind(machine: Machine, root: Path) -> bool:
+    """Whether the files of the half or op queue have slots behind the end that the broker counts."""
+    words = next(line for line in machine.step("cursors").lines if line.startswith("cursors")).split("\t")
+    return any(
+        slots_end(root, topic) > int(end) for topic, end in zip((HALF_TOPIC, OP_TOPIC), words[3:5], strict=True)
+    )
 
 
 def _is_in_half_queue(row: Row) -> bool:
