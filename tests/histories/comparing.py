@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -216,6 +216,7 @@ def _compare_row(
         return
     result.take("copies", where, places, happened)
     _compare_causes(result, truth, where, row["causes"] or [])
+    compare_own_causes(result, truth, one, row)
     first = first_event(one, truth.rounds)
     states = true_states(truth, one, first, has_slot=has_slot)
     if "LOST" in states and (
@@ -271,6 +272,61 @@ def _compare_causes(result: Compared, truth: Truth, where: str, causes: list[str
             continue
         is_possible = (needed is None or needed in truth.happened) and not cause.startswith(_IMPOSSIBLE)
         result.take("cause", where, cause, cause if is_possible else f"no {needed or 'event of this kind'}")
+
+
+#: The events of a transaction without which a cause cannot be.
+_OWN_NEEDED = {
+    "decided-twice": "decided twice", "decision-names-old-copy": "old copy decided",
+    "decision-names-discard-copy": "discard copy decided", "decided-after-discard": "decided after discard",
+    "op-written-late": "asked with its op message in memory", "op-waits-twice": "asked with its op message in memory",
+}  # fmt: skip
+
+
+def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Row) -> None:
+    """Compare causes with what happened to the transaction itself: those that are certain, and those that must be.
+
+    Not where files were damaged, which takes the records of what happened.
+    """
+    if one.happened is None or truth.damages:
+        return
+    where, causes = f"tx-{one.number}", row["causes"] or []
+    for cause, needed in _OWN_NEEDED.items():
+        if cause in causes:
+            result.take("own cause", where, cause, cause if needed in one.happened else f"no {needed}")
+    for cause, is_possible in _possible(truth, one).items():
+        if cause in causes:
+            result.take("own cause", where, cause, cause if is_possible else "not possible")
+    for due in _due_causes(truth, one):
+        is_given = any(word.removesuffix("?") in due for word in causes)
+        result.take("missing cause", where, due if is_given else causes, due)
+
+
+def _possible(truth: Truth, one: Transaction) -> dict[str, bool]:
+    """Which causes can be, by other facts of the history."""
+    has_lost_op = any(number not in truth.op_numbers for _, number in one.accepted)
+    return {
+        "discarded-without-copy": bool(one.dropped), "no-decision-in-time": not one.accepted,
+        "ops-lost-in-memory": has_lost_op, "ops-lost-at-stop": has_lost_op, "op-write-failed": False,
+        "cursor-went-back": "kill" in (truth.happened or ()), "cursors-unreadable": False,
+        "hidden-by-another-decision": _is_named_by_another(truth, one),
+    }  # fmt: skip
+
+
+def _due_causes(truth: Truth, one: Transaction) -> Iterator[tuple[str, ...]]:
+    """Yield the causes of which records must show one, of a transaction to which nothing else happened."""
+    happened = set(one.happened or ())
+    commits = [number for decision, number in one.accepted if decision == "commit"]
+    are_written = all(number in truth.op_numbers for _, number in one.accepted)
+    if happened == {"decided twice"} and len(one.copies) == 1 and len(commits) > 1:
+        yield ("decided-twice",)
+    if len(one.accepted) != 1 or len(commits) != 1:
+        return
+    if happened == {"discard copy decided"}:
+        yield ("decision-names-discard-copy",)
+    if happened == {"decided after discard"} and are_written and one.copies[-1][0] == commits[0]:
+        yield ("decided-after-discard",)
+    if not happened and not are_written and one.copies[-1][0] == commits[0] and not one.dropped:
+        yield "ops-lost-in-memory", "ops-lost-at-stop"
 
 
 def _key(row: Row) -> tuple[Any, ...]:

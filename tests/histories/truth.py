@@ -23,7 +23,8 @@ class Transaction:
 
     Shape: `copies`: its half copies, oldest first. `accepted`: decisions that the broker accepted, with the queue
            offset that they named. `delivered`, `discarded`: places of such records. `dropped`: places of the copies
-           that a check discarded, with a record of it or without one.
+           that a check discarded, with a record of it or without one. `happened`: the kinds of events of its own that
+           causes need, as far as they are known, else None.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Transaction:
     delivered: list[int] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
+    happened: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

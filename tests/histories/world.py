@@ -194,7 +194,7 @@ class World:
         if answer is not None and answer.code and self.machine.version == "5.0.0":
             self.damages.append("number taken by no record")  # it assigns a number before it refuses long properties
         if answer is not None and answer.code == 0:
-            self.transactions.setdefault(number, Transaction(number, step["group"], step["topic"], key))
+            self._transaction(number, step["group"], step["topic"], key)
         self._learn()
 
     def _message(self, step: Step) -> None:
@@ -264,12 +264,39 @@ class World:
         answer = self.machine.request("producer", Request(RequestCode.END_TRANSACTION, fields))
         if answer is not None and answer.code == 0 and decision != "unknown":
             owner = next((t for t in self.transactions.values() if (queue_offset, offset) in t.copies), one)
+            self._note_decision(owner, queue_offset, offset)
             owner.accepted.append((decision, queue_offset))
         self._learn()
 
+    def _transaction(self, number: int, group: str = "", topic: str = "", key: str | None = None) -> Transaction:
+        return self.transactions.setdefault(number, Transaction(number, group, topic, key, happened=[]))
+
+    @staticmethod
+    def _note_decision(one: Transaction, queue_offset: int, offset: int) -> None:
+        """Note what is unusual about a decision that the broker accepted."""
+        assert one.happened is not None
+        if any(number == queue_offset for _, number in one.accepted):
+            one.happened.append("decided twice")
+        if (queue_offset, offset) in one.copies[:-1]:
+            one.happened.append("old copy decided")
+        if offset in one.discarded:
+            one.happened.append("discard copy decided")
+        elif one.discarded:
+            one.happened.append("decided after discard")
+
     def _check(self, step: Step) -> None:
+        # Decided ones whose op message is in the broker's memory, with the number of their copies.
+        written = {number for record in self.records.values() for number in self._op_numbers(record)}
+        held = {
+            one.number: len(one.copies) for one in self.transactions.values()
+            if one.copies and one.copies[-1][0] in {number for _, number in one.accepted} - written
+        }  # fmt: skip
         effects = self.machine.step("check")
         self._learn()
+        for number, count in held.items():
+            decided = self.transactions[number]
+            if len(decided.copies) > count and decided.happened is not None:
+                decided.happened.append("asked with its op message in memory")
         self.now_ms = clock_of(effects)
         places = {offset: number for number, one in self.transactions.items() for _, offset in one.copies}
         for words in (line.split("\t") for line in effects.lines):
@@ -351,7 +378,7 @@ class World:
             number, place = record.number, record.commit_log_offset
             if number is None or (number not in self.transactions and record.topic not in _HALF_TOPICS):
                 continue
-            one = self.transactions.setdefault(number, Transaction(number, "", "", None))
+            one = self._transaction(number)
             if record.topic in _HALF_TOPICS:
                 one.copies.append((record.queue_offset, place))
             elif record.topic == DISCARD_TOPIC:

@@ -1,0 +1,37 @@
+"""Causes of a transaction are compared with what happened to it."""
+
+from __future__ import annotations
+
+from tests.histories.comparing import Compared, compare_own_causes
+from tests.histories.truth import Transaction, Truth
+
+
+def _differences(causes: list[str], happened: list[str] | None, accepted: list[tuple[str, int]]) -> list[str]:
+    """A half message with the number 3, whose op message was written."""
+    one = Transaction(7, "orders", "TopicA", "A", copies=[(3, 900)], accepted=accepted, happened=happened)
+    truth = Truth("5.3.3", {}, 0, [], 0, [one], op_numbers=[3], happened=["stop"])
+    result = Compared()
+    compare_own_causes(result, truth, one, {"causes": causes})
+    return result.differences
+
+
+def test_a_certain_cause_needs_its_event() -> None:
+    once = [("commit", 3)]
+    assert _differences(["decision-names-old-copy"], [], once)
+    assert not _differences(["decision-names-old-copy"], ["old copy decided"], once)
+    assert not _differences(["decision-names-old-copy?"], [], once)
+    assert _differences(["no-decision-in-time"], [], once)
+    assert _differences(["ops-lost-at-stop"], [], once)
+
+
+def test_what_records_show_must_be_given_with_certainty_or_not() -> None:
+    twice = [("commit", 3), ("commit", 3)]
+    assert _differences([], ["decided twice"], twice)
+    assert not _differences(["decided-twice?"], ["decided twice"], twice)
+    assert _differences([], ["decided after discard"], [("commit", 3)])
+    assert not _differences([], [], [("commit", 3)])
+    assert _differences([], [], [("commit", 4)]) == [], "a copy that is not the newest"
+
+
+def test_nothing_is_compared_where_the_events_are_not_known() -> None:
+    assert not _differences(["no-decision-in-time"], None, [("commit", 3)])
