@@ -78,7 +78,7 @@ class DecodeCommitlog(Command):
 
     NAME = "commitlog"
     SHORT = "records of the commit log"
-    MODULE = "decode.commitlog"
+    MODULE, FUNCTION = "decode.decode_log", "commitlog"
     EXAMPLES = (
         Example("rmqtx decode commitlog STORE --limit 20", "the first records"),
         Example("rmqtx decode commitlog STORE --topic orders --body text", "messages of a topic, bodies as text"),
@@ -109,7 +109,7 @@ class DecodeConsumequeue(Command):
 
     NAME = "consumequeue"
     SHORT = "entries of the consume queues"
-    MODULE = "decode.consumequeue"
+    MODULE, FUNCTION = "decode.decode_files", "consumequeue"
     EXAMPLES = (
         Example("rmqtx decode consumequeue STORE --topic orders --queue 0", "one queue"),
         Example(
@@ -134,7 +134,7 @@ class DecodeHalf(Command):
 
     NAME = "half"
     SHORT = "half copies of transactions"
-    MODULE = "decode.half"
+    MODULE, FUNCTION = "decode.decode_log", "half"
     EXAMPLES = (
         Example("rmqtx decode half STORE --topic orders", "half copies for a topic"),
         Example("rmqtx decode half -n 10.0.0.1:9876 --from @1767322985000", "from live brokers, from a time on"),
@@ -158,7 +158,7 @@ class DecodeOp(Command):
 
     NAME = "op"
     SHORT = "op messages, and the half copies that they settle"
-    MODULE = "decode.op"
+    MODULE, FUNCTION = "decode.decode_log", "op"
     EXAMPLES = (
         Example("rmqtx decode op STORE", "all op messages"),
         Example("rmqtx decode op -n 10.0.0.1:9876", "from live brokers"),
@@ -180,7 +180,7 @@ class DecodeIndex(Command):
 
     NAME = "index"
     SHORT = "entries of the index files"
-    MODULE = "decode.index"
+    MODULE, FUNCTION = "decode.decode_files", "index"
     EXAMPLES = (
         Example("rmqtx decode index STORE --where 'commit_log_offset = 4711'", "the entries of one record"),
         Example("rmqtx decode index STORE --coverage", "decoded, filler, damaged and unread bytes of each file"),
@@ -197,7 +197,7 @@ class DecodeCheckpoint(Command):
 
     NAME = "checkpoint"
     SHORT = "how far log, queues and index were flushed"
-    MODULE = "decode.checkpoint"
+    MODULE, FUNCTION = "decode.decode_files", "checkpoint"
     EXAMPLES = (
         Example("rmqtx decode checkpoint STORE", "its values"),
         Example("rmqtx decode checkpoint STORE --format json", "for a script"),
@@ -217,7 +217,7 @@ class DecodeCursors(Command):
 
     NAME = "cursors"
     SHORT = "cursors of the consumer groups and of the check"
-    MODULE = "decode.cursors"
+    MODULE, FUNCTION = "decode.decode_files", "cursors"
     EXAMPLES = (
         Example("rmqtx decode cursors STORE", "all cursors"),
         Example("rmqtx decode cursors STORE --where 'group = CID_RMQ_SYS_TRANS'", "cursors of the transaction check"),
@@ -238,7 +238,7 @@ class DecodeStatetable(Command):
 
     NAME = "statetable"
     SHORT = "slots of the state table (3.0, 3.1)"
-    MODULE = "decode.statetable"
+    MODULE, FUNCTION = "decode.decode_files", "statetable"
     EXAMPLES = (
         Example("rmqtx decode statetable STORE", "all slots"),
         Example(
@@ -260,7 +260,7 @@ class DecodeRedolog(Command):
 
     NAME = "redolog"
     SHORT = "entries of the redo log (3.0, 3.1)"
-    MODULE = "decode.redolog"
+    MODULE, FUNCTION = "decode.decode_files", "redolog"
     EXAMPLES = (
         Example("rmqtx decode redolog STORE", "all entries"),
         Example(
@@ -283,7 +283,7 @@ class DecodeRocksdb(Command):
 
     NAME = "rocksdb"
     SHORT = "open transactions in RocksDB (5.4.0+)"
-    MODULE = "decode.rocksdb"
+    MODULE, FUNCTION = "decode.decode_files", "rocksdb"
     EXAMPLES = (
         Example("rmqtx decode rocksdb STORE", "all open transactions in the database, with their checks"),
         Example("rmqtx decode rocksdb STORE --where 'checks_count > 10'", "transactions with more than 10 checks"),
@@ -304,7 +304,7 @@ class DecodeDledger(Command):
 
     NAME = "dledger"
     SHORT = "entries of a DLedger commit log (4.5.0+)"
-    MODULE = "decode.dledger"
+    MODULE, FUNCTION = "decode.decode_files", "dledger"
     EXAMPLES = (
         Example("rmqtx decode dledger STORE", "all entries: number, term, and place of the record"),
         Example("rmqtx decode commitlog STORE", "the records in a DLedger log"),
@@ -324,7 +324,7 @@ class DecodeEpochs(Command):
 
     NAME = "epochs"
     SHORT = "epochs of a controller's replica (5.0.0+)"
-    MODULE = "decode.epochs"
+    MODULE, FUNCTION = "decode.decode_files", "epochs"
     EXAMPLES = (
         Example("rmqtx decode epochs STORE", "begin offset of each epoch"),
         Example("rmqtx decode epochs STORE --format json", "for a script"),
@@ -346,7 +346,7 @@ class DecodeTrace(Command):
 
     NAME = "trace"
     SHORT = "what producers wrote about their transactions (client 4.9.0+)"
-    MODULE = "decode.trace"
+    MODULE, FUNCTION = "decode.decode_log", "trace"
     EXAMPLES = (
         Example("rmqtx decode trace STORE", "all lines"),
         Example("rmqtx decode trace STORE --last -o decisions.csv", "the last decision of each, for rmqtx reconcile"),
