@@ -19,18 +19,15 @@ from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
 from rmqtx.repairs.acts.course import Course
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.medium import Medium
-from rmqtx.repairs.acts.named_copies import is_in_rocksdb
+from rmqtx.repairs.acts.named_copies import record_to_name, with_named_copy
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message
-from rmqtx.repairs.records.record_writer import has_readable_body
-from rmqtx.verdicts.model.transaction import Transaction, newest_first
+from rmqtx.verdicts.model.transaction import Transaction
 
 #: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")
@@ -93,47 +90,13 @@ def refuse_redelivered_elsewhere(acts: Sequence[CheckedAct], receipts: Sequence[
 
 def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
     """Choose the copy that the act names, and apply the guards."""
-    request, situation = act.order.request, act.situation
-    queue_offset = request.queue_offset
-    if queue_offset is None and request.action == ActKind.CLOSE and not is_in_rocksdb(situation.half_copy):
-        # A copy that an op message settles is closed already.
-        queue_offset = max(medium.open_copies(situation), default=None)
-    if queue_offset is not None:
-        situation = replace(situation, named=medium.record(situation, queue_offset))
-    elif situation.half_copy is None and "not-a-half" in conduct.overrides and request.action != ActKind.REDELIVER:
-        situation = replace(situation, named=situation.discard_copy)
-    elif request.action in DELIVERING and not medium.is_exclusive and situation.conditions.sent_to is None:
-        situation = _with_readable(situation, medium)
-    act.situation = situation
-    act.named = _named(situation, request)
+    request = act.order.request
+    act.situation = situation = with_named_copy(act.situation, request, conduct.overrides, medium)
+    act.named = record_to_name(situation, request)
     act.refusals = list(refusals(situation, request, conduct.overrides, without))
     if act.named is None and not act.refusals:
         why = "the record that the action must name cannot be read"
         act.refusals = [Refusal("evidence-incomplete", why, f"see rmqtx show {act.order.transaction_id}")]
-
-
-def _with_readable(situation: Situation, medium: Medium) -> Situation:
-    """The situation with the newest half copy that consumers can read: the check of some releases spoils bodies.
-
-    A newer one, which that check cannot read either, is closed after a commit.
-    """
-    named = situation.named
-    if named is None or not named.raw or has_readable_body(named.raw):
-        return situation
-    for copy in newest_first(situation.transaction.half_copies):
-        found = medium.record(situation, copy.queue_offset)
-        if found is not None and has_readable_body(found.raw):
-            return replace(situation, named=found)
-    why = "no half copy of it has a body that consumers can read"
-    return replace(situation, conditions=replace(situation.conditions, unsendable=why))
-
-
-def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
-    if request.action == ActKind.RESUME:
-        return situation.discard_copy or situation.half_copy
-    if request.action == ActKind.COMMIT:
-        return situation.named or situation.discard_copy
-    return situation.named
 
 
 def carry_out(
