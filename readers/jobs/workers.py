@@ -71,11 +71,12 @@ def _wait_for_parents_end() -> None:
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
+    from rmqtx.readers.jobs.spawned import WithoutProgram
+
     # Spawned, not forked: Arrow's threads do not survive a fork.
-    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+    return ProcessPoolExecutor(processes, mp_context=WithoutProgram(), initializer=_begin)
 
 
 @contextmanager

@@ -16,20 +16,25 @@ import pytest
 
 from rmqtx.readers.jobs.workers import Workers
 
-PROGRAM = """
-import os, sys, time
-from rmqtx.readers.jobs.workers import Workers
+TASK = """
+import os, time
 
 def pid(folder):
     open(os.path.join(folder, str(os.getpid())), "w").close()
     while len(os.listdir(folder)) < 2:  # until the other process has a task too
         time.sleep(0.01)
     return os.getpid()
+"""
+#: As a user writes it in a script: whatever imports it runs it.
+PROGRAM = """
+import sys, time
+from rmqtx.readers.jobs.workers import Workers
+from task import pid
 
-if __name__ == "__main__":
-    with Workers(2) as workers:
-        print(*sorted(set(workers.run(pid, [sys.argv[1]] * 4))), flush=True)
-        time.sleep(60)
+print("begun", file=sys.stderr, flush=True)
+with Workers(2) as workers:
+    print(*sorted(set(workers.run(pid, [sys.argv[1]] * 4))), flush=True)
+    time.sleep(float(sys.argv[2]))
 """
 
 
@@ -111,13 +116,31 @@ def is_alive(process: int) -> bool:
     return state != "Z"
 
 
+def program_of_two_processes(folder: Path, seconds: float) -> tuple[list[str], dict[str, str]]:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "task.py").write_text(TASK)
+    (folder / "processes").mkdir()
+    words = [sys.executable, str(folder / "program.py"), str(folder / "processes"), str(seconds)]
+    return words, os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    words, environment = program_of_two_processes(tmp_path, 0)
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    assert len(ran.stdout.split()) == 2
+    assert ran.stderr == "begun\n"
+
+
+def test_a_module_without_a_guard_runs_once(tmp_path: Path) -> None:
+    words, environment = program_of_two_processes(tmp_path, 0)
+    words[1:2] = ["-m", "program"]
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120, check=True, cwd=tmp_path)
+    assert len(ran.stdout.split()) == 2
+    assert ran.stderr == "begun\n"
+
+
 def test_they_end_when_who_asked_is_killed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    folder = tmp_path / "processes"
-    folder.mkdir()
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    words = [sys.executable, str(program), str(folder)]
+    words, environment = program_of_two_processes(tmp_path, 60)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as asking:
         assert asking.stdout is not None
         processes = [int(word) for word in asking.stdout.readline().split()]
