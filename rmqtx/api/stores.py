@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqtx.api.acting import Applied, Orders, Plan, Where, apply_known, known_plan, planned
+from rmqtx.api.later import Later
 from rmqtx.api.opening import Paths, StoreSettings, given_settings, opened_stores
 from rmqtx.api.results import Rows, diagnosed
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine, Transaction
@@ -25,32 +23,24 @@ from rmqtx.readers.model.reading import Bounds, Note, NoteKind, Reading, chained
 from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, TRANSACTIONS
 from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.outputs import refuse_inside
-from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.store.store import Store
 from rmqtx.readers.traces.trace_scan import scan_traces
-from rmqtx.repairs.acts.file_medium import FileMedium
-from rmqtx.repairs.acts.file_preconditions import require_known_release
-from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.changes.undo_states import undo_file_exists
-from rmqtx.repairs.plans.plan_sources import FilePlanSource
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
-from rmqtx.verdicts.audit.simulated import (
-    TABLES,
-    changed_settings,
-    configurations_of,
-    cursors_of,
-    simulated_rows,
-    simulated_store,
-)
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.verify import verify
-from rmqtx.verdicts.verify.copies import with_copy_findings
 
 if TYPE_CHECKING:
+    from rmqtx.api import acting, file_acts
+    from rmqtx.api.acting import Applied, Plan, Where
     from rmqtx.api.lazy_tables import LazyTable
+    from rmqtx.verdicts.audit import simulated
+    from rmqtx.verdicts.verify import copies, verify
+else:  # a third of the modules: acts, simulations and `verify` need them, and an audit does not
+    acting, file_acts = Later("rmqtx.api.acting"), Later("rmqtx.api.file_acts")
+    simulated = Later("rmqtx.verdicts.audit.simulated")
+    verify, copies = Later("rmqtx.verdicts.verify.verify"), Later("rmqtx.verdicts.verify.copies")
 
 
 class Stores:
@@ -148,7 +138,7 @@ class Stores:
 
         return Rows(TraceLine, TRACES, lambda: self._of_each(TRACES, one))
 
-    def verify(self, *, level: str = verify.DEFAULT) -> Rows[Finding]:
+    def verify(self, *, level: str = "default") -> Rows[Finding]:
         """Damage and contradictions, as `rmqtx verify`. `level`: quick, default or full."""
         given = self._settings
 
@@ -156,7 +146,7 @@ class Stores:
             stores, _ = self._open()
             job = verify.Verify(level, given.broker_version, tuple(sorted((given.conf or {}).items())))
             reading = self._run_job(job, stores)
-            reading.batches = with_copy_findings(
+            reading.batches = copies.with_copy_findings(
                 iter(reading.batches), stores, job.settings_of, is_partial=level == verify.QUICK,
                 say=lambda text: reading.notes.append(Note(NoteKind.WHY, text)),
             )
@@ -195,30 +185,32 @@ class Stores:
         starts. `changes`: settings of the check, for example `{"transactionCheckMax": "3"}`: rows for both.
         Raises: BadRequest.
         """
-        if table not in TABLES:
-            raise BadRequest(f"no table {table!r} of a simulation", advice=f"one of {', '.join(TABLES)}")
-        changed = changed_settings([f"{name}={value}" for name, value in (changes or {}).items()], "changes:")
+        tables = simulated.TABLES
+        if table not in tables:
+            raise BadRequest(f"no table {table!r} of a simulation", advice=f"one of {', '.join(tables)}")
+        changed = simulated.changed_settings([f"{name}={value}" for name, value in (changes or {}).items()], "changes:")
         at_ms = _time_ms(at)
 
         def begin() -> Reading:
             stores, settings_of = self._open()
             now_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
-            reading = Reading(TABLES[table], ())
+            reading = Reading(tables[table], ())
 
             def batches() -> Iterator[pa.RecordBatch]:
                 for store in stores:
                     conf = self._settings.conf or {}
-                    configurations = configurations_of(store, conf, self._settings.broker_version, changed)
-                    found = simulated_store(store, configurations, cursors_of(store, settings_of(store)), now_ms)
+                    configurations = simulated.configurations_of(store, conf, self._settings.broker_version, changed)
+                    cursors = simulated.cursors_of(store, settings_of(store))
+                    found = simulated.simulated_store(store, configurations, cursors, now_ms)
                     reading.findings += found.findings
                     reading.notes += [Note(NoteKind.WHY, text) for text in found.notes]
                     for check in found.checks:
-                        yield from simulated_rows(check, table, rounds)
+                        yield from simulated.simulated_rows(check, table, rounds)
 
             reading.batches = batches()
             return reading
 
-        return Rows(SimulatedCheck, TABLES[table], begin)
+        return Rows(SimulatedCheck, tables[table], begin)
 
     def plan(
         self, action: str, *, reason: str, ids: Iterable[str] = (), where: Where | None = None,
@@ -230,7 +222,8 @@ class Stores:
         those that meet a condition. `group`: only this producer group.
         Raises: BadRequest, NoSuchTransaction, SourceError.
         """
-        return planned(FilePlanSource(*self._open()), action, ids, where, group, reason, self._settings.asked())
+        source = file_acts.plan_source(*self._open())
+        return acting.planned(source, action, ids, where, group, reason, self._settings.asked())
 
     def apply(
         self, plan: Plan | str | PathLike[str], *, to: str | PathLike[str] | None = None,
@@ -243,38 +236,14 @@ class Stores:
         One of the two is required. The others are those of `Brokers.apply`.
         Raises: BadRequest, NotApproved, StalePlan, StoreInUse, UnsafeStore before anything is done; UnwritableFile.
         """
-        orders = Orders(
+        orders = acting.Orders(
             reason=reason, yes=yes, dry_run=dry_run, require_approval=require_approval, override=override,
             skip_stale=skip_stale,
         )
-        root, medium = self._medium(to, undo)
-        return apply_known(
-            known_plan(plan), medium, [root], lambda one: one.is_of_files and one.store == root, orders
+        root, medium = file_acts.medium(self._open, self._settings, to, undo)
+        return acting.apply_known(
+            acting.known_plan(plan), medium, [root], lambda one: one.is_of_files and one.store == root, orders
         )
-
-    def _medium(
-        self, to: str | PathLike[str] | None, undo: str | PathLike[str] | None
-    ) -> tuple[str, FileMedium]:
-        """The one store, for acts on its files, and its absolute path, which receipts contain."""
-        if (to is None) == (undo is None):
-            raise BadRequest(
-                "acts on files need either to= or undo=",
-                advice="to=DIR makes a changed copy, undo=FILE changes the store itself",
-            )
-        changed, saved = (None if one is None else Path(one) for one in (to, undo))
-        if changed is not None and os.path.lexists(changed):
-            raise BadRequest(f"{changed} exists already", advice="give a new directory")
-        if saved is not None and os.path.lexists(saved):
-            raise undo_file_exists(saved)
-        require_known_release(self._settings.broker_version)
-        places = [store.root if store.is_remote else str(Path(store.root).absolute()) for store in self._open()[0]]
-        if len(places) != 1:
-            raise BadRequest(f"{len(places)} stores are open", advice="a plan is carried out on one: rmqtx.open(STORE)")
-        stores, settings_of = opened_stores(places, self._settings)
-        for one in (changed, saved):
-            refuse_inside(one, stores)
-        conf = self._settings.conf or {}
-        return stores[0].root, FileMedium(stores[0], settings_of, conf, Destination(changed, saved), open_store)
 
     def _judged(
         self, columns: Collection[str], *, at_ms: int | None = None, processes: int | None = None
