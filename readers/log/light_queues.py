@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rmqtx.readers.log.properties import MULTI_DISPATCH
 from rmqtx.readers.log.record_block import Block
 
 PREFIX = "%LMQ%"
-_DISPATCH, _OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
+_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def further_slots(rows: Block) -> Iterator[tuple[int, str, int, int]]:
@@ -18,9 +19,9 @@ def further_slots(rows: Block) -> Iterator[tuple[int, str, int, int]]:
     Damage: values that are not numbers are left out.
     Source: store/MultiDispatch.java, LmqDispatch.java; queues without the prefix have the record's queue number.
     """
-    if re.search(_DISPATCH.encode(), rows.data) is None:  # type: ignore[call-overload]
+    if not rows.properties.locate(MULTI_DISPATCH)[2].any():
         return
-    names = rows.properties.text(_DISPATCH).to_pylist()
+    names = rows.properties.text(MULTI_DISPATCH).to_pylist()
     places = rows.properties.text(_OFFSETS).to_pylist()
     for row, (queues, offsets) in enumerate(zip(names, places, strict=True)):
         if not queues or not offsets:

@@ -29,6 +29,8 @@ IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_ID = "__transactionId__"
 HALF_MARK = "TRAN_MSG"
+#: The further queues of a record (light queues).
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 #: The id of the client that sent the half message, which some clients add.
 PRODUCER_CLIENT_ID = "__TXN_PRODUCER_CID__"
 #: Marks a copy that `rmqtx redeliver --store` sent: message id of the record that it was made from, and the first
@@ -164,6 +166,11 @@ class PropertyAreas:
         """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
         return self.value(name).cast(pa.binary()).dictionary_encode()
 
+    @property
+    def has_found_all(self) -> bool:
+        """Whether all known properties have been found, so that some records of these areas cost nothing more."""
+        return False
+
     def take(self, rows: Int64s | Bools) -> PropertyAreas:
         """Return the areas of some of the records, in which nothing is searched for again."""
         return _TakenAreas(self, rows)
@@ -252,6 +259,7 @@ KNOWN = (
     IMMUNITY,
     PREPARED_QUEUE_OFFSET,
     TRANSACTION_ID,
+    MULTI_DISPATCH,
 )
 
 
@@ -262,14 +270,23 @@ class PropertyViews(PropertyAreas):
         self._data, self._data_buffer = data, buffer
         self._area_starts, self._area_lengths = starts, lengths
         self.count = len(starts)
+        self._taken_from: tuple[PropertyViews, Int64s | Bools] | None = None
 
     @cached_property
     def _gathered(self) -> PropertyAreas:
         return PropertyAreas(self._data, self._data_buffer, self._area_starts, self._area_lengths)
 
+    @property
+    def has_found_all(self) -> bool:
+        """Whether all known properties have been found, so that some records of these areas cost nothing more."""
+        return self._taken_from is not None or "_located" in self.__dict__
+
     def take(self, rows: Int64s | Bools) -> PropertyAreas:
-        """Return the areas of some of the records."""
-        return PropertyViews(self._data, self._data_buffer, self._area_starts[rows], self._area_lengths[rows])
+        """Return the areas of some of the records, in which nothing is searched for again."""
+        taken = PropertyViews(self._data, self._data_buffer, self._area_starts[rows], self._area_lengths[rows])
+        if self.has_found_all:
+            taken._taken_from = self, rows
+        return taken
 
     @cached_property
     def _located(self) -> tuple[dict[str, tuple[Int64s, Int64s, Bools]], Bools]:
@@ -280,38 +297,47 @@ class PropertyViews(PropertyAreas):
         )
         return found
 
-    @property
-    def _known(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
-        return self._located[0]
+    def _known(self, name: str) -> tuple[Int64s, Int64s, Bools]:
+        """Return start, length and presence of a known property's value."""
+        if self._taken_from is None:
+            return self._located[0][name]
+        if name not in self._of_name:
+            whole, rows = self._taken_from
+            starts, lengths, present = whole._known(name)
+            self._of_name[name] = starts[rows], lengths[rows], present[rows]
+        return self._of_name[name]
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         """Return start, length and presence of a property's value, per record. Units: bytes of the block's data."""
-        return self._known[name] if name in KNOWN else self._gathered.locate(name)
+        return self._known(name) if name in KNOWN else self._gathered.locate(name)
 
     def value(self, name: str) -> pa.Array:
         """The property as bytes (a binary view), null if absent."""
         fast = accelerated()
         if name not in KNOWN or fast is None:
             return self._gathered.value(name)
-        return fast.text_views(self._data, self._data_buffer, *self._known[name])
+        return fast.text_views(self._data, self._data_buffer, *self._known(name))
 
     def coded(self, name: str) -> pa.DictionaryArray:
         """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
         fast = accelerated()
         if name not in KNOWN or fast is None:
             return super().coded(name)
-        return fast.codes(self._data, self._data_buffer, *self._known[name])
+        return fast.codes(self._data, self._data_buffer, *self._known(name))
 
     def text(self, name: str) -> pa.Array:
         """The property as text, null if absent."""
         fast = accelerated()
         if name not in KNOWN or fast is None:
             return strings(self.value(name))
-        return fast.texts(self._data, self._data_buffer, *self._known[name])
+        return fast.texts(self._data, self._data_buffer, *self._known(name))
 
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property."""
-        return self._located[1]
+        if self._taken_from is None:
+            return self._located[1]
+        whole, rows = self._taken_from
+        return whole.malformed()[rows]
 
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""

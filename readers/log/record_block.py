@@ -68,8 +68,8 @@ class Block:
             numbers = np.arange(len(self)) if self._rows is None else self._rows
             block._rows = numbers[rows]
         known: PropertyAreas | None = self.__dict__.get("properties")
-        if known is not None and 2 * len(block) >= len(self):
-            block.__dict__["properties"] = known.take(rows)  # has found the properties already
+        if known is not None and (known.has_found_all or 2 * len(block) >= len(self)):
+            block.__dict__["properties"] = known.take(rows)
         return block
 
     def _decoded(self, name: str) -> npt.NDArray[Any] | None:
@@ -318,9 +318,9 @@ class Block:
         """
         memory = memoryview(self.data)  # type: ignore[arg-type]
         stored = self.header("body_crc") & 0x7FFFFFFF
-        spans = zip(self.body_starts.tolist(), self.body_lengths.tolist(), strict=True)
-        computed = [zlib.crc32(memory[start : start + length]) & 0x7FFFFFFF for start, length in spans]
-        matches: Bools = stored == np.array(computed, np.int64)
+        crc, ends = zlib.crc32, self.body_starts + self.body_lengths
+        computed = [crc(memory[a:b]) for a, b in zip(self.body_starts.tolist(), ends.tolist(), strict=True)]
+        matches: Bools = stored == np.array(computed, np.int64) & 0x7FFFFFFF
         return matches
 
 
