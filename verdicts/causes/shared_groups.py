@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Change
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
@@ -98,10 +98,12 @@ def _grouped(rows: pa.Table, names: list[str]) -> tuple[Int64s, Int64s]:
     codes = np.zeros(rows.num_rows, np.int64)
     for name in names:
         values = rows[name].combine_chunks().dictionary_encode()
-        _, codes = np.unique(codes * len(values.dictionary) + np.asarray(values.indices), return_inverse=True)
-    _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(firsts)
-    return np.argsort(order)[codes], firsts[order]
+        # The numbers of a dictionary are in the order of the first rows.
+        pairs = pa.array(codes * len(values.dictionary) + np.asarray(values.indices))
+        codes = int64s(pairs.dictionary_encode().indices)
+    firsts = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    firsts[codes[::-1]] = np.arange(rows.num_rows)[::-1]
+    return codes, firsts
 
 
 def _sent(groups: Int64s, rows: pa.Table, count: int) -> list[Sent]:

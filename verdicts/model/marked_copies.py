@@ -146,9 +146,10 @@ class SeenCopies:
 
     def of(self, topics: Mapping[str, str]) -> dict[str, list[MarkedCopy]]:
         """See `MarkedCopies`."""
+        named = (identity for identity in topics if identity in self._found) if self._found else ()
         found = {
-            identity: [copy for copy in self._found.get(identity, {}).values() if copy.record.topic == topic]
-            for identity, topic in topics.items()
+            identity: [copy for copy in self._found[identity].values() if copy.record.topic == topics[identity]]
+            for identity in named
         }
         return {identity: copies for identity, copies in found.items() if copies}
 
