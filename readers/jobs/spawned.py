@@ -8,7 +8,7 @@ which are found by their module.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -27,7 +27,7 @@ def _program_left_out() -> Iterator[None]:
     """
     own = threading.get_ident()
     with _LAUNCHING:
-        usual: Callable[[str], dict[str, Any]] = spawn.get_preparation_data
+        usual = spawn.get_preparation_data
 
         def chosen(name: str) -> dict[str, Any]:
             passed = usual(name)
@@ -45,7 +45,7 @@ class _Process(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 -- the name in multiprocessing
         with _program_left_out():
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            return SpawnProcess._Popen(process_obj)
 
 
 class WithoutProgram(SpawnContext):
