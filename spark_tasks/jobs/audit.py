@@ -1,6 +1,7 @@
 """The audit on Spark: the same rows as `rmqtx.verdicts.audit.local_audit.audit`, for logs of any size.
 
-Each split is scanned once in its own task and the result is persisted. Tasks that have a range of offsets join op marks
+The first task of a store whose log fits one task audits it (`opening.py`). Otherwise each split is scanned once in its
+own task and the result is persisted. Tasks that have a range of offsets join op marks
 to half copies by queue offset, and unmatched decisions to half copies by commit-log offset (`joins.py`). Then one task
 has all witnesses of a transaction, and of many others, and calls `judge`. A partition is chosen by a transaction's
 identity only, so neither a group that has most of the transactions nor a transaction with ten thousand copies makes a
@@ -20,17 +21,16 @@ import pyarrow as pa
 from pyspark import StorageLevel
 
 from rmqtx.readers.jobs.workers import Progress, show_phase
-from rmqtx.readers.log.commit_log import last_with_data, log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
-from rmqtx.readers.log.splits import BY_ENGINE, SplitPlan, WorkDivision
+from rmqtx.readers.log.splits import BY_ENGINE, SPLIT_BYTES, SplitPlan, WorkDivision
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
-from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.joins import joined_marks, unresolved
+from rmqtx.spark_tasks.jobs.opening import OPENED_COLUMNS, Begun, Formed, OpenOrAudit, begin_store, restored, take_over
 from rmqtx.spark_tasks.jobs.verdicts import JUDGED, UNREAD, HandedOver, Judge, RowForm, as_rows, without_unread
 from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
@@ -44,14 +44,14 @@ from rmqtx.spark_tasks.jobs.witnesses import (
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, handover
 from rmqtx.spark_tasks.session.progress import Phase, ScanCounts, described, tracked
 from rmqtx.spark_tasks.session.schemas import spark_schema
-from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results, sizes_for
+from rmqtx.spark_tasks.session.tasks import Packs, Shared, in_tasks, packed, results, sizes_for
 from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.audit.log_copies import with_log_copies
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded, store_evidence
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
@@ -94,20 +94,30 @@ def _audit(
 ) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
-            judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS, columns))
+            frame = task.judged(HandedOver(way), HANDED_COLUMNS, columns)
+            if task.is_whole:
+                show_phase(task.progress, "writing", 0, 1)
+                yield from _with_habits(reading, way.taken_at_once(frame, "audit: fetch the rows"))
+                return
+            judged = way.keeps(frame)
             try:
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
                 show_phase(task.progress, "writing", 0, 1)
-                for given in way.taken(judged, sizes_bytes):
-                    batch, unread = without_unread(given)
-                    reading.add_findings(unread)
-                    reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
-                    yield batch
+                yield from _with_habits(reading, way.taken(judged, sizes_bytes))
             finally:
                 judged.unpersist()
         finally:
             task.release()
+
+
+def _with_habits(reading: VerdictReading, taken: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield verdicts; their habits, and what could not be read of traces, are added to the reading."""
+    for given in taken:
+        batch, unread = without_unread(given)
+        reading.add_findings(unread)
+        reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +189,8 @@ class SparkAudit:
         self.progress = progress
         self._scan: DataFrame | None = None
         self.partitions_count = PARTITIONS_MIN
+        #: Whether one task audited the store.
+        self.is_whole = False
 
     def release(self) -> None:
         """Unpersist the scan."""
@@ -187,7 +199,13 @@ class SparkAudit:
 
     def judged(self, form: RowForm, schema: Any, columns: tuple[str, ...] = tuple(TRANSACTIONS.names)) -> DataFrame:
         """Return columns of the verdicts in some form, not computed yet; the scan is computed."""
-        facts, plan = self._begin()
+        begun = self._begin(columns)
+        if isinstance(begun, VerdictReading):
+            assert self._scan is not None
+            take_over(self._reading, begun)
+            self.is_whole, self.partitions_count = True, 1
+            return self._scan.filter(self._scan["verdicts"].isNotNull()).mapInArrow(Formed(form), schema)
+        facts, plan = self._planned(begun)
         report_begun(self._reading, facts)
         scan = self._scan_splits(plan)
         parts = self._split_facts(scan, plan)
@@ -214,20 +232,31 @@ class SparkAudit:
         judge = Judge(Shared.of(judging), form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
-    def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
+    def _begin(self, columns: tuple[str, ...]) -> list[Begun] | VerdictReading:
+        """Return the facts of all stores, or the reading of a single one that one task has audited."""
         # The moments of all stores are taken together, before tasks read the first one.
         tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
         show_phase(self.progress, "opening the stores", 0, 1)
         with described(self.spark, "audit: open the stores"):
-            begun = results(self.spark, functools.partial(_begin_store, self._at_ms), tasks)
-        facts = [fact for fact, _, _ in begun]
-        total = sum(size for _, _, size in begun)
+            if len(tasks) > 1:
+                return results(self.spark, functools.partial(begin_store, self._at_ms), tasks)
+            task = OpenOrAudit(tasks[0], self._at_ms, columns, self._split_bytes or SPLIT_BYTES)
+            self._scan = in_tasks(self.spark, task, Packs((0, 1)), OPENED_COLUMNS).persist(StorageLevel.DISK_ONLY)
+            (row,) = self._scan.filter(self._scan["opened"].isNotNull()).select("opened").collect()
+        found = restored(row["opened"])
+        if isinstance(found, VerdictReading):
+            return found
+        self.release()
+        return [found]
+
+    def _planned(self, begun: list[Begun]) -> tuple[list[StoreFacts], SplitPlan]:
+        total = sum(one.total_bytes for one in begun)
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
         self._total_bytes = total
-        last_bases = tuple(last for _, last, _ in begun)
+        last_bases = tuple(one.last_base_offset for one in begun)
         plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
-        return facts, plan
+        return [one.facts for one in begun], plan
 
     def _scan_splits(self, plan: SplitPlan) -> DataFrame:
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
@@ -271,13 +300,6 @@ class SparkAudit:
         with described(self.spark, "audit: compare the copies of logs"):
             (views,) = results(self.spark, views_of, [facts])
         return views
-
-
-def _begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> tuple[StoreFacts, int, int]:
-    """Return the facts of a store, the last segment's base offset, and its written bytes."""
-    store, settings, now_ms = task
-    facts = store_facts(store, lambda _: settings, at_ms=at_ms, now_ms=now_ms)
-    return facts, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(

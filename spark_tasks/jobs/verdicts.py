@@ -67,11 +67,12 @@ class Judge:
                 witnesses = _witnesses(pa.Table.from_batches(given), tuple(judging.views))
                 judging.forget_unread_traces()
                 verdicts = judging.with_causes(judging.judged(witnesses))
-                verdicts = _with_unread(verdicts, judging.unread_traces)
+                verdicts = with_unread(verdicts, judging.unread_traces)
                 yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
 
 
-def _with_unread(verdicts: pa.Table, findings: list[Finding]) -> pa.Table:
+def with_unread(verdicts: pa.Table, findings: list[Finding]) -> pa.Table:
+    """Return verdicts with the column UNREAD."""
     unread = pa.nulls(verdicts.num_rows, UNREAD.type)
     if findings and verdicts.num_rows:
         first = pa.array([pickle.dumps(findings)], UNREAD.type)

@@ -22,12 +22,12 @@ from rmqtx.spark_tasks.session.progress import described
 from rmqtx.spark_tasks.session.tasks import from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 #: Bytes that the driver fetches at once through Spark.
 FETCHED_BYTES_MAX = 64 << 20
 #: Rows in one value: the JVM copies a value several times.
-_ROWS_AT_ONCE = 8_192
+ROWS_AT_ONCE = 8_192
 
 #: The columns of rows with results: one of `file` and `data` is set.
 HANDED = pa.schema([("number", pa.int32()), ("size_bytes", pa.int64()), ("file", pa.string()), ("data", pa.binary())])
@@ -52,8 +52,8 @@ class Handover:
                     writer.write_batch(batch)
             yield _row(number, sum(batch.nbytes for batch in batches), file, None)
             return
-        for piece in (batch.slice(first, _ROWS_AT_ONCE) for batch in batches
-                      for first in range(0, batch.num_rows, _ROWS_AT_ONCE)):
+        for piece in (batch.slice(first, ROWS_AT_ONCE) for batch in batches
+                      for first in range(0, batch.num_rows, ROWS_AT_ONCE)):
             data = to_bytes([piece])
             yield _row(number, len(data), None, data)
 
@@ -88,6 +88,16 @@ class Handover:
         if group:
             yield from _fetched(frame, group)
 
+    def taken_at_once(self, frame: DataFrame, what: str) -> Iterator[pa.RecordBatch]:
+        """Compute a frame whose results are small, and yield them: one job, and nothing is kept.
+
+        `what`: a description of the computation.
+        Order: of the numbers.
+        """
+        with described(frame.sparkSession, what):
+            rows = frame.select("number", "file", "data").collect()
+        yield from _results(rows)
+
     @property
     def _taken_bytes_max(self) -> int:
         return FETCHED_BYTES_MAX if self.directory is None else 1 << 62
@@ -105,9 +115,12 @@ def _fetched(frame: DataFrame, numbers: list[int]) -> Iterator[pa.RecordBatch]:
     with described(frame.sparkSession, "fetch the rows"):
         rows = wanted.select("number", "file", "data").collect()
     chosen = set(numbers)
+    yield from _results([row for row in rows if row["number"] in chosen])
+
+
+def _results(rows: list[Row]) -> Iterator[pa.RecordBatch]:
     for row in sorted(rows, key=lambda row: int(row["number"])):
-        if row["number"] in chosen:
-            yield from from_bytes(row["data"]) if row["file"] is None else _from_file(Path(row["file"]))
+        yield from from_bytes(row["data"]) if row["file"] is None else _from_file(Path(row["file"]))
 
 
 def _from_file(file: Path) -> Iterator[pa.RecordBatch]:

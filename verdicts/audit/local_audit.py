@@ -155,13 +155,19 @@ def audit(
 
 
 def audit_of(
-    facts: dict[str, StoreFacts], columns: Collection[str], progress: Progress | None = None
+    facts: dict[str, StoreFacts],
+    columns: Collection[str],
+    progress: Progress | None = None,
+    *,
+    at_ms: int | None = None,
+    processes: int | None = None,
 ) -> VerdictReading:
-    """Return what `audit` returns, by facts that were read already (`begin`)."""
+    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`begin`)."""
     stores = [one.store for one in facts.values()]
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
-    batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), _How(progress=progress))
+    how = _How(at_ms, processes, progress=progress)
+    batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), how)
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 

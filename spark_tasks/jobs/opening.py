@@ -1,0 +1,113 @@
+"""The first task of an audit on Spark: the facts of a store, or its whole audit if its log fits one task.
+
+A query of a small store then waits for two jobs: this one, and that of the query.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rmqtx.readers.log.commit_log import last_with_data, log_bytes
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.jobs.verdicts import RowForm, with_unread
+from rmqtx.spark_tasks.session.handover import ROWS_AT_ONCE
+from rmqtx.spark_tasks.session.tasks import from_bytes, to_bytes, working
+from rmqtx.verdicts.audit.local_audit import audit_of
+from rmqtx.verdicts.evidence.store_facts import StoreFacts, store_facts
+from rmqtx.verdicts.model.reading import VerdictReading
+
+#: Rows with `opened`, which is pickled, or with the Arrow bytes of verdicts.
+OPENED = pa.schema([("opened", pa.binary()), ("verdicts", pa.binary())])
+OPENED_COLUMNS = "opened binary, verdicts binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A store before its log is read: its facts, the base offset of its last segment with data, its written bytes."""
+
+    facts: StoreFacts
+    last_base_offset: int
+    total_bytes: int
+
+
+def begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> Begun:
+    """Return what is known of a store before its log is read; the task has the moment of reading, too."""
+    store, settings, now_ms = task
+    facts = store_facts(store, lambda _: settings, at_ms=at_ms, now_ms=now_ms)
+    return Begun(facts, last_with_data(store.commit_log), log_bytes(store.commit_log))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrAudit:
+    """Opens a store; audits it in the same task if its log has at most `whole_bytes_max`.
+
+    Shape: rows of OPENED: the first one has Begun, or the VerdictReading of the audit; its verdicts follow.
+    """
+
+    task: tuple[Store, BrokerSettings, int]
+    at_ms: int | None
+    columns: tuple[str, ...]
+    whole_bytes_max: int
+
+    def __call__(self, _number: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows of OPENED."""
+        begun = begin_store(self.at_ms, self.task)
+        if begun.total_bytes > self.whole_bytes_max:
+            yield _row(opened=pickle.dumps(begun))
+            return
+        facts = {begun.facts.store.root: begun.facts}
+        reading = audit_of(facts, self.columns, at_ms=self.at_ms, processes=1)
+        batches = list(reading)
+        reading.batches = []
+        yield _row(opened=pickle.dumps(reading))
+        for batch in batches:
+            for first in range(0, len(batch), ROWS_AT_ONCE):
+                yield _row(verdicts=to_bytes([batch.slice(first, ROWS_AT_ONCE)]))
+
+
+def _row(**values: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(name)], pa.binary()) for name in OPENED.names], schema=OPENED
+    )
+
+
+def restored(data: Any) -> Begun | VerdictReading:
+    """Return what the first row of `OpenOrAudit` has."""
+    found: Begun | VerdictReading = pickle.loads(data)
+    return found
+
+
+def take_over(reading: VerdictReading, whole: VerdictReading) -> None:
+    """Add all but rows and habits, which are those of the rows that a caller takes, to the reading of a caller."""
+    reading.findings.extend(whole.findings)
+    reading.coverage.extend(whole.coverage)
+    reading.notes.extend(whole.notes)
+    reading.missing.extend(whole.missing)
+    reading.check_stops.extend(whole.check_stops)
+    reading.predicted |= whole.predicted
+    reading.evidence |= whole.evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """Gives the verdicts of `OpenOrAudit` in a form."""
+
+    form: RowForm
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "formed"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the verdicts in their form, from rows of OPENED with verdicts."""
+        with working():
+            pieces = [one for batch in batches for data in batch["verdicts"] for one in from_bytes(data.as_buffer())]
+            if pieces:
+                # What could not be read of traces is among the findings of the audit.
+                yield from self.form(0, with_unread(pa.Table.from_batches(pieces), []).combine_chunks())
