@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,16 @@ def test_a_view_may_be_asked_again_and_twice_in_one_query(spark: SparkSession) -
         )
     ]
     assert counts == [low, len(offsets), low + len(offsets)]
+
+
+@pytest.mark.usefixtures("spark")  # the session that the page's code gets
+def test_the_pages_reproduction_shows_that_the_fault_is_still_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails with a new Spark, its fault is mended, and conditions can be pushed by default."""
+    page = (_REPOSITORY / "docs" / "data_source.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len([line for line in code.splitlines() if line]) <= 25
+    exec(code, {"__name__": "reproduction"})
+    assert capsys.readouterr().out.split() == ["3", "3", "6"]
 
 
 def test_an_error_of_a_task_reaches_the_driver_with_file_and_place(spark: SparkSession, tmp_path: Path) -> None:
