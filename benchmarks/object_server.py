@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
@@ -23,17 +24,27 @@ KEYS_MAX = 1000
 _CHUNK_BYTES = 1 << 20
 
 
+class Asked(NamedTuple):
+    """A request: `begin` and `end` are the bytes of the object that it asks for, in a listing 0."""
+
+    method: str
+    key: str
+    begin: int
+    end: int
+
+
 @dataclass
 class ObjectServer:
     """A running server. `requests`, `sent_bytes`: since `reset`, listings and answers without a body included.
 
-    `delay_s`: time before each answer.
+    `delay_s`: time before each answer. `asked`: what the requests asked for, in their order.
     """
 
     endpoint: str = ""
     delay_s: float = 0.0
     requests: int = 0
     sent_bytes: int = 0
+    asked: list[Asked] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -49,6 +60,7 @@ class ObjectServer:
         with self._lock:
             self.requests = self.sent_bytes = 0
             self.delay_s = delay_s
+            self.asked.clear()
 
     def count(self, requests: int, sent_bytes: int) -> None:
         """Add to the counts."""
@@ -134,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted.startswith("bytes="):
             start, _, last = wanted.removeprefix("bytes=").partition("-")
             first, end = int(start), min(int(last) + 1 if last else end, end)
+        self.served.asked.append(Asked(self.command, path.relative_to(self.root).as_posix(), first, end))
         self.send_response(206 if wanted else 200)
         if wanted:
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{state.st_size}")

@@ -10,6 +10,7 @@ the log and can be deleted. This module reads the files; `index_search` finds ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,7 +22,7 @@ from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.layout import Field, Layout
 from rmqtx.readers.model.releases import newest_default
 from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.runs import portions
+from rmqtx.readers.storage.runs import Limits, portions
 from rmqtx.readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]
@@ -66,6 +67,8 @@ ENTRIES_PER_SLOT_DEFAULT = newest_default("maxIndexNum") // SLOTS_COUNT_DEFAULT
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
 _SAMPLES = 32
+#: Of more slots than this in object storage, those up to a distance are read together: the table is 20 MB by default.
+_MANY_SLOTS, _SLOTS_NEAR_BYTES = 64, 1 << 20
 BAD_HEADER = "an impossible header"
 _GUESSES_MAX = 4096
 
@@ -100,6 +103,12 @@ class IndexFile:
     def end_offset(self) -> int:
         """Commit-log offset of the last record in it."""
         return self.header["end_offset"]
+
+    def entries_from(self, offset: int) -> int:
+        """Return about how many entries have records from a commit-log offset on: entries are in the log's order."""
+        span = max(1, self.end_offset - self.begin_offset)
+        share = (self.end_offset - offset) / span
+        return math.ceil(self.entries_count * min(1.0, max(0.0, share)))
 
     def entry_position(self, number: int) -> int:
         """Return the position of an entry. Units: bytes."""
@@ -264,13 +273,18 @@ def data_blocks(file: OpenFile, position: int, end: int, overlap: int) -> Iterat
         position = data_position + _BLOCK_BYTES
 
 
-def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uint8]:
-    """Return the `width` bytes at each position, one row each; close positions are read together."""
+def _gather(
+    file: OpenFile, positions: Int64s, width: int, limits: Limits | None = None
+) -> npt.NDArray[np.uint8]:
+    """Return the `width` bytes at each position, one row each; close positions are read together.
+
+    `limits`: what is close, if not as for all places in the file.
+    """
     order = np.argsort(positions)
     begins = positions[order]
     rows = np.empty((len(begins), width), np.uint8)
     data = np.empty(0, np.uint8)
-    for portion in portions(begins, begins + width, file.limits):
+    for portion in portions(begins, begins + width, limits or file.limits):
         runs = list(zip(portion.begins.tolist(), portion.ends.tolist(), strict=True))
         size = int((portion.ends - portion.begins).sum())
         data = data if len(data) >= size else np.empty(size, np.uint8)
@@ -301,4 +315,6 @@ def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
     """
     assert index.slots_count is not None
     positions = HEADER.size_bytes + hashes % index.slots_count * INDEX_SLOT.size_bytes
-    return _gather(file, positions, INDEX_SLOT.size_bytes).reshape(-1).view(">i4").astype(np.int64)
+    are_many = file.is_remote and len(hashes) > _MANY_SLOTS
+    limits = replace(file.limits, near_bytes=_SLOTS_NEAR_BYTES) if are_many else None
+    return _gather(file, positions, INDEX_SLOT.size_bytes, limits).reshape(-1).view(">i4").astype(np.int64)

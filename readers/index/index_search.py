@@ -29,6 +29,8 @@ _READ_BYTES = 8 * ENTRY.size_bytes
 _READS_OF_ENTRY = 2
 #: Blocks of a remote file that are read at once: large reads are fetched in parallel parts.
 _REMOTE_BLOCKS = 12
+#: The part of a block of entries that must be older than what is searched, so that no older block is read.
+_OLDEST_PART = 8
 #: Hashes are first looked up in a table of this length.
 _SIEVE = 1 << 20
 _NONE = np.empty(0, np.int64)
@@ -48,6 +50,7 @@ class Index:
         self.findings: list[Finding] = []
         self.files: list[IndexFile] = []
         self._doubtful: set[str] = set()
+        self._heads: dict[str, tuple[Int64s, Int64s]] = {}
         given = [] if slots_count is None else [slots_count]
         for segment in store.index_files:
             try:
@@ -166,10 +169,11 @@ class Index:
 
     def _find_in(self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, hits: _Hits) -> None:
         count = index.entries_count
-        numbers = heads_of(file, index, hashes)
+        numbers = self._heads_of(file, index, hashes)
         index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer than this header
         cost_bytes = _READS_OF_ENTRY * file.limits.near_bytes if file.is_remote else _READ_BYTES
-        is_swept = len(hashes) * cost_bytes > count * ENTRY.size_bytes
+        left = index.entries_from(int(lows.min())) if file.is_remote else count
+        is_swept = len(hashes) * cost_bytes > left * ENTRY.size_bytes
         count = index.entries_count
         numbers = self._past_newest(index, file, numbers)
         broken = (numbers < 0) | (numbers > count)
@@ -209,6 +213,15 @@ class Index:
                 unique, places = np.unique(some_hashes, return_index=True)
                 self._sweep(index, file, unique, some_lows[places], upto, hits)
 
+    def _heads_of(self, file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
+        """Return the entry numbers in the slots of hashes; of a remote file, a search that goes on has them already."""
+        known = self._heads.get(file.file)
+        if known is None or not np.array_equal(known[0], hashes):
+            known = hashes, heads_of(file, index, hashes)
+            if file.is_remote:
+                self._heads[file.file] = known
+        return known[1]
+
     @staticmethod
     def _past_newest(index: IndexFile, file: OpenFile, numbers: Int64s) -> Int64s:
         """Return entry numbers; in place of an entry that the header does not count yet, the entry before it.
@@ -233,16 +246,23 @@ class Index:
         lowest = int(lows.min())
         may_be = np.zeros(_SIEVE, np.bool_)
         may_be[hashes % _SIEVE] = True
-        count = BLOCK_ENTRIES * (_REMOTE_BLOCKS if file.is_remote else 1)
+        count = BLOCK_ENTRIES
+        if file.is_remote:
+            searched = index.entries_from(lowest) * _OLDEST_PART // (_OLDEST_PART - 1)
+            count *= min(_REMOTE_BLOCKS, 1 + searched // BLOCK_ENTRIES)
         end = upto + 1
         while end > 1:
             begin = max(1, end - count)
             length = (end - begin) * ENTRY.size_bytes
             entries = columns_of(index.entries_of(file.read(index.entry_position(begin), length)))
-            following = max(1, begin - count)
-            file.fetch_ahead(index.entry_position(following), (begin - following) * ENTRY.size_bytes)
             found, offsets = entries["key_hash"], entries["commit_log_offset"]
             good = index.is_plausible(entries, begin)
+            some = max(1, len(offsets) // _OLDEST_PART)
+            oldest = offsets[:some][good[:some]]
+            is_last = len(oldest) and oldest.max() < lowest  # entries are in the order of the log
+            following = max(1, begin - count)
+            if not is_last:
+                file.fetch_ahead(index.entry_position(following), (begin - following) * ENTRY.size_bytes)
             if not good.all() or not index.is_chained(entries, begin):
                 self._doubt(index, "impossible entries")
             rows = slice(*np.searchsorted(heads[0], [begin, end]))
@@ -250,7 +270,7 @@ class Index:
             near = np.flatnonzero(may_be[found % _SIEVE] & good)
             near = near[hashes[np.minimum(np.searchsorted(hashes, found[near]), len(hashes) - 1)] == found[near]]
             hits.add(found[near], offsets[near])
-            if good.any() and offsets[good].max() < lowest:
+            if is_last:
                 break
             end = begin
 

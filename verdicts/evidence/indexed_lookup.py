@@ -66,6 +66,12 @@ _TOPICS_MAX = 256
 _OPS_AT_ONCE = 1 << 16
 #: How much of the log after the last slot of a killed broker's half or op queue is read, in bytes.
 _TAIL_BYTES_MAX = 256 << 20
+#: How far before the first copy of a transaction in object storage its other records are searched for in the index.
+_BEFORE_FIRST_BYTES = 16 << 20
+#: If it was further back, this multiple of the searched part of the log is added.
+_FURTHER = 2
+#: How much a producer's clock may be ahead of the broker's; if it is more, the search goes on.
+_CLOCKS_DIFFER_MS = 1_000
 #: Hashes in the index are not negative.
 _HASH_BITS = 31
 
@@ -145,7 +151,7 @@ class DerivedFiles:
         if pc.any(pc.is_null(halves["transaction_id"])).as_py():
             raise Untrusted("open half messages without UNIQ_KEY are not in the index")
         if self._store.is_remote and halves.num_rows:
-            why = why_dear(self._counts(halves), self._index.files)
+            why = why_dear(self._counts(halves))
             if why is not None:
                 raise Untrusted(why)
         return self._named(halves)
@@ -154,12 +160,11 @@ class DerivedFiles:
         """Return what look-ups of the open half copies will read, as far as counts and times show it."""
         originals = halves.filter(pc.is_null(halves["checks_count"]))
         names, known = (pc.count_distinct(rows["transaction_id"]).as_py() for rows in (halves, originals))
-        first = self._first_offset()
-        if names > known:
-            first = min(first, about_offset(self._index.files, int(pc.min(halves["born_time_ms"]).as_py())))
+        first = self._first_place()
         more = [topic for topic in (DISCARD_TOPIC, *WAITING_TOPICS) if self._store.has("consumequeue", topic)]
         return Counts(
-            older=names - known, keys=names * (1 + len(more)) + names - known,
+            older=names - known, keys=names * (2 + len(more)),
+            entries=sum(file.entries_from(max(0, first - _BEFORE_FIRST_BYTES)) for file in self._index.files),
             ops=self._op_queue.max_offset - self._op_queue.offset_of(first),
             span_bytes=max(0, written_end_offset(self._store.commit_log) - max(first, self._log.begin_offset)),
             log_bytes=sum(segment.size_bytes for segment in self._store.commit_log),
@@ -372,15 +377,41 @@ class DerivedFiles:
         is_whole = np.asarray(pc.is_in(names, value_set=originals["transaction_id"].combine_chunks()))
         keys: list[tuple[str | pa.Array, pa.Array]] = [
             (topics.drop_null(), names.filter(topics.is_valid())),
-            (HALF_TOPIC, names.filter(pa.array(~is_whole | self._is_lookup))),
+            (HALF_TOPIC, names.filter(pa.array(~is_whole | self._is_lookup | self._store.is_remote))),
         ]
         more = [topic for topic in (DISCARD_TOPIC, *WAITING_TOPICS) if self._store.has("consumequeue", topic)]
-        self._read_hits(entries_of(self._index, [*keys, *((topic, names) for topic in more)]))
-        self._require_indexed_ids()
+        keys += ((topic, names) for topic in more)
+        begin = oldest = self._log.begin_offset
+        if self._store.is_remote and not self._is_lookup:
+            begin = max(oldest, self._first_place() - _BEFORE_FIRST_BYTES)
+        read_from: int | None = None
+        while True:
+            entries = entries_of(self._index, keys, begin)
+            self._read_hits(entries, read_from)
+            # A record of a transaction lies after its original, and chains show whether that was found.
+            if begin == oldest or not incomplete_chains(self._gathered.table("halves")):
+                break
+            read_from = begin
+            begin = max(oldest, begin - _FURTHER * ((self._index.covered_until_offset or 0) - begin))
+        self._require_indexed_ids(entries.offsets if self._store.is_remote else None)
 
-    def _require_indexed_ids(self) -> None:
+    def _first_place(self) -> int:
+        """Return about where the first copy of the open transactions is: that of a put-back copy is not read yet."""
+        halves = self._gathered.table("halves")
+        is_original = np.asarray(pc.is_null(halves["checks_count"]))
+        first = self._first_offset()
+        put_back = halves.filter(pa.array(~is_original))
+        known = halves.filter(pa.array(is_original))["transaction_id"].combine_chunks()
+        older = put_back.filter(pc.invert(pc.is_in(put_back["transaction_id"], value_set=known)))
+        if older.num_rows:
+            born_ms = int(pc.min(older["born_time_ms"]).as_py())
+            first = min(first, about_offset(self._index.files, born_ms - _CLOCKS_DIFFER_MS))
+        return first
+
+    def _require_indexed_ids(self, known: Int64s | None) -> None:
         """Require that the index has half messages under their ids, where no other record has the id.
 
+        `known`: the places that it has under the ids in all topics, if it was asked for them already.
         No checksum covers an id: a changed one invents a transaction.
         """
         halves = self._gathered.table("halves").select(["transaction_id", "topic", "commit_log_offset"])
@@ -395,15 +426,18 @@ class DerivedFiles:
             offsets = offsets[(offsets <= begin) | (offsets >= end)]
         if not len(offsets):
             return
-        keys = rows.combine_chunks()
-        found, _ = entries_of(self._index, [(keys["topic"].chunk(0), keys["transaction_id"].chunk(0))])
-        without = np.setdiff1d(offsets, found)
+        if known is None:
+            keys = rows.combine_chunks()
+            known, _ = entries_of(self._index, [(keys["topic"].chunk(0), keys["transaction_id"].chunk(0))])
+        without = np.setdiff1d(offsets, known)
         if len(without):
             raise Untrusted(f"the index does not have the half message at commit-log offset {without[0]} under its id")
 
-    def _read_hits(self, entries: Entries) -> None:
+    def _read_hits(self, entries: Entries, read_from: int | None = None) -> None:
+        """Read the records of entries. `read_from`: those from this place of the log on were read before."""
         offsets, hashes = entries
-        inside = (offsets >= self._log.begin_offset) & (offsets < self._log.end_offset)
+        end = self._log.end_offset if read_from is None else read_from
+        inside = (offsets >= self._log.begin_offset) & (offsets < end)
         order = np.flatnonzero(inside)[np.argsort(offsets[inside], kind="stable")]
         offsets, hashes = offsets[order], hashes[order]
         unseen = np.unique(offsets)
@@ -531,17 +565,20 @@ class Entries(NamedTuple):
     hashes: Int64s
 
 
-def entries_of(index: Index, keys: Sequence[tuple[str | pa.Array, pa.Array]]) -> Entries:
+def entries_of(
+    index: Index, keys: Sequence[tuple[str | pa.Array, pa.Array]], from_offset: int = 0
+) -> Entries:
     """Return the entries that the index has for names in topics; the index is read once for all.
 
-    `keys`: topics and names; one topic for all names, or one for each.
+    `keys`: topics and names; one topic for all names, or one for each. `from_offset`: entries of older records are left
+    out, and most of them are not read.
     """
     separators = ("#", "#U#") if index.has_typed_ids else ("#",)
     hashes = np.concatenate([
         column_key_hashes(pc.binary_join_element_wise(topics, names, separator)).astype(np.int64)
         for topics, names in keys for separator in separators
     ])
-    numbers, offsets = index.find_hashes(hashes)
+    numbers, offsets = index.find_hashes(hashes, np.full(len(hashes), from_offset, np.int64))
     return Entries(offsets, hashes[numbers])
 
 

@@ -53,22 +53,23 @@ def indexed(keys_count: int, entries_bytes: int) -> Cost:
 class Counts:
     """What look-ups will read. Units: bytes.
 
-    `older`: transactions whose original is before the open copies. `keys`: names in topics that the index is asked for.
-    `ops`: op messages from the first copy on, `span_bytes` of the log. `log_bytes`: all files of the log.
+    `older`: transactions whose original is before the open copies. `keys`: names in topics that the index is asked for;
+    `entries`: those of its entries that are as new as the first copy. `ops`: op messages from the first copy
+    on, `span_bytes` of the log. `log_bytes`: all files of the log.
     """
 
     older: int
     keys: int
+    entries: int
     ops: int
     span_bytes: int
     log_bytes: int
 
 
-def why_dear(counts: Counts, index: Sequence[IndexFile]) -> str | None:
+def why_dear(counts: Counts) -> str | None:
     """Return why one reading of the log is cheaper than look-ups; None if it is not."""
-    entries_bytes = sum(file.entries_count for file in index) * ENTRY.size_bytes
     places = scattered(counts.older, counts.span_bytes) + scattered(counts.ops, counts.span_bytes)
-    found, log = indexed(counts.keys, entries_bytes) + places, whole(counts.log_bytes)
+    found, log = indexed(counts.keys, counts.entries * ENTRY.size_bytes) + places, whole(counts.log_bytes)
     if found.as_bytes <= max(log.as_bytes * _SHARE_MAX, _CHEAP_BYTES):
         return None
     return (

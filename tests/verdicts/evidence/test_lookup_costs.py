@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,30 +11,21 @@ from rmqtx.verdicts.evidence.lookup_costs import Counts, about_offset, why_dear
 
 GIB, MIB = 1 << 30, 1 << 20
 
-
-@dataclass
-class Index:
-    """What costs need of an index file."""
-
-    entries_count: int = 0
-    begin_offset: int = 0
-    end_offset: int = 0
-    header: dict[str, int] = field(default_factory=dict)
+ENTRIES = 20_000_000
 
 
 @pytest.mark.parametrize(
     ("counts", "is_dear"),
     [
-        (Counts(older=80, keys=160, ops=7_500, span_bytes=7 * GIB, log_bytes=7 * GIB), False),
-        (Counts(older=80, keys=160, ops=7, span_bytes=7 * MIB, log_bytes=7 * GIB), False),
-        (Counts(older=19_000, keys=38_000, ops=7_500, span_bytes=7 * GIB, log_bytes=7 * GIB), True),
-        (Counts(older=19_000, keys=38_000, ops=50, span_bytes=50 * MIB, log_bytes=7 * GIB), False),
-        (Counts(older=0, keys=0, ops=0, span_bytes=0, log_bytes=4 * MIB), False),
+        (Counts(older=80, keys=160, entries=ENTRIES, ops=7_500, span_bytes=7 * GIB, log_bytes=7 * GIB), False),
+        (Counts(older=80, keys=160, entries=ENTRIES, ops=7, span_bytes=7 * MIB, log_bytes=7 * GIB), False),
+        (Counts(older=19_000, keys=38_000, entries=ENTRIES, ops=7_500, span_bytes=7 * GIB, log_bytes=7 * GIB), True),
+        (Counts(older=19_000, keys=38_000, entries=ENTRIES, ops=50, span_bytes=50 * MIB, log_bytes=7 * GIB), False),
+        (Counts(older=0, keys=0, entries=0, ops=0, span_bytes=0, log_bytes=4 * MIB), False),
     ],
 )
 def test_many_old_ones_all_over_the_log_are_dear_and_new_ones_are_not(counts: Counts, is_dear: bool) -> None:
-    index: list[Any] = [Index(entries_count=20_000_000)]
-    why = why_dear(counts, index)
+    why = why_dear(counts)
     assert (why is not None) == is_dear
     assert why is None or "and the log takes 3584 for 7168 MiB" in why
 
