@@ -32,6 +32,8 @@ Units = npt.NDArray[np.void]
 BLOCK_UNITS = 65_536
 #: Units that are examined at once in search of the last used one.
 _SEARCHED_UNITS = 8_192
+#: The same where the end is nearly known: the bytes before it may be fetched for this only.
+_SAMPLED_UNITS = 1_024
 #: Length that is fetched at once if the end of the last file turns out to be unused: most files are not longer.
 _PREPARED_BYTES = 6 << 20
 
@@ -79,32 +81,39 @@ def units_in(data: bytes, layout: Layout) -> Units:
     return np.frombuffer(data, layout.dtype, len(data) // layout.size_bytes)
 
 
-def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools]) -> int:
-    """Return the position past the last wanted unit; 0 if there is none. Reads backwards, without holes."""
+def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools], data_end: int) -> int:
+    """Return the position past the last wanted unit; 0 if there is none. Reads backwards, without holes.
+
+    `data_end`: what follows is not read.
+    """
     size = layout.size_bytes
-    block_bytes = _SEARCHED_UNITS * size
-    end = file.size_bytes // size * size
+    is_near = data_end < file.size_bytes
+    block_bytes = (_SAMPLED_UNITS if is_near else _SEARCHED_UNITS) * size
+    end = min(-(-data_end // size), file.size_bytes // size) * size
     while end > 0:
         begin = (end - 1) // block_bytes * block_bytes
         if file.next_data(begin) < end:
             wanted = is_wanted(units_in(file.read(begin, end - begin), layout))
             if wanted.any():
                 return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
-            file.prepare([(max(0, begin - _PREPARED_BYTES), min(begin, _PREPARED_BYTES))])
+            prepared_bytes = min(begin, block_bytes if is_near else _PREPARED_BYTES)
+            file.prepare([(begin - prepared_bytes, prepared_bytes)])
         end = begin
     return 0
 
 
 def last_used(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
+    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero, *,
+    is_read_whole: bool = False,
 ) -> tuple[int, int] | None:
     """Return the number of the last segment with a wanted unit, and the position past the unit; None without any.
 
+    `is_read_whole`: where samples show that a remote file is unused, it is read too.
     Raises: UnreadableFile, FileChanged.
     """
     for number in range(len(segments) - 1, -1, -1):
         with segments[number].open() as file:
-            end = _end_of(file, layout, is_wanted)
+            end = _end_of(file, layout, is_wanted, file.size_bytes if is_read_whole else file.data_end)
         if end:
             return number, end
     return None
@@ -219,7 +228,7 @@ class UnitScan:
     def blocks(self, segments: tuple[Segment, ...]) -> Iterator[UnitBlock]:
         """Yield the used units of the files, in order."""
         try:
-            last = last_used(segments, self.layout)
+            last = last_used(segments, self.layout, is_read_whole=True)
         except (UnreadableFile, FileChanged):  # reported below, where the file is read
             last = len(segments) - 1, segments[-1].size_bytes
         for number, segment in enumerate(segments):

@@ -90,6 +90,11 @@ class OpenFile:
                 view[place:following] = self.read(begin, end - begin)  # or raises what is wrong
             place = following
 
+    @property
+    def data_end(self) -> int:
+        """Where the data of the file ends, as far as that is known without reading all of it."""
+        return self.size_bytes
+
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Announce ranges (position, length) that will be read next; no effect for a local file."""
 

@@ -26,11 +26,14 @@ def limits_of(file: str) -> Limits:
     return REMOTE if is_uri(file) else LOCAL
 
 
-def open_together(files: Sequence[tuple[str, int, int | None]]) -> None:
+def open_together(
+    files: Sequence[tuple[str, int, int | None]], guessed_ends: Sequence[int | None] | None = None
+) -> None:
     """Open remote files in parallel that will be read next from their ends; errors appear when they are read.
 
-    Shape: for each file its URI, its size, and the time of its last change.
+    `files`: URI, size, and time of the last change of each. `guessed_ends`: about where the data of each ends; then
+    samples show where, and what follows is not read. None: the file is read.
     """
     from rmqtx.readers.storage.remote_reads import open_together as open_remotely
 
-    open_remotely(files)
+    open_remotely(files, guessed_ends)

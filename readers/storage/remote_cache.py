@@ -58,6 +58,8 @@ class KnownBytes:
     def __init__(self, version: Version) -> None:
         self.version = version
         self.zeros = Zeros()
+        #: Where the data ends as samples of the file show it; None: it was not searched for, or the file was read.
+        self.sampled_end: int | None = None
 
     def keep(self, first: int, data: bytes | memoryview) -> None:
         """Cache the blocks of a file from a number on; of blocks of zeros only their range."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyarrow import fs
@@ -48,14 +48,14 @@ ROOM = Room()
 
 
 class Handle:
-    """A remote file with one opened stream for each thread that reads it."""
+    """A remote file, opened once, with one request, for all threads that read it."""
 
     def __init__(self, version: Version) -> None:
         self.known = KnownBytes(version)
         #: Whether a connection broke off each time that a long range was read.
         self.breaks_off = False
         self._system, self._path = opened(version.place)
-        self._free = [self._system.open_input_file(self._path)]
+        self._file = self._system.open_input_file(self._path)
 
     def fill(self, position_bytes: int, view: memoryview) -> bool:
         """Read into a buffer; return whether the file reaches to its end.
@@ -73,13 +73,9 @@ class Handle:
 
     def read_into(self, position_bytes: int, view: memoryview) -> int:
         """Return the number of bytes that one request read into a buffer."""
-        try:
-            file = self._free.pop()
-        except IndexError:  # other threads use them
-            file = self._system.open_input_file(self._path)
-        file.seek(position_bytes)
-        count: int = file.readinto(view)
-        self._free.append(file)
+        # A stream has a position of its own, so threads do not disturb each other; to open the file again is a request.
+        with self._file.get_stream(position_bytes, len(view)) as stream:
+            count: int = stream.readinto(view)
         return count
 
     def info(self) -> fs.FileInfo:
@@ -87,7 +83,8 @@ class Handle:
         return self._system.get_file_info(self._path)
 
 
-_handles: OrderedDict[Version, Handle] = OrderedDict()
+#: By place and time of change; of a file whose end a reader leaves out, the handle is that of the whole file.
+_handles: OrderedDict[tuple[str, int], Handle] = OrderedDict()
 
 
 def handle_of(version: Version) -> Handle:
@@ -97,23 +94,27 @@ def handle_of(version: Version) -> Handle:
     """
     if version.modified_ns is None:  # versions cannot be distinguished
         return Handle(version)
-    handle = _handles.get(version)
+    handle = known_handle(version)
     if handle is None:
-        handle = _handles[version] = Handle(version)
-        if len(_handles) > _HANDLES_MAX:
-            _handles.popitem(last=False)  # closed when its last reader releases it
+        handle = Handle(version)
+        add_handle(handle)
     else:
-        _handles.move_to_end(version)
+        _handles.move_to_end((version.place, version.modified_ns))
     return handle
 
 
-def without_handle(versions: Iterable[Version]) -> list[Version]:
-    """Return the versions that are not open."""
-    return [version for version in versions if version not in _handles]
+def known_handle(version: Version) -> Handle | None:
+    """Return the open file of a version, if it is open."""
+    if version.modified_ns is None:
+        return None
+    handle = _handles.get((version.place, version.modified_ns))
+    return None if handle is None or handle.known.version.size_bytes < version.size_bytes else handle
 
 
 def add_handle(handle: Handle) -> None:
     """Keep a file open for later readers."""
-    _handles[handle.known.version] = handle
+    version = handle.known.version
+    assert version.modified_ns is not None
+    _handles[version.place, version.modified_ns] = handle
     if len(_handles) > _HANDLES_MAX:
-        _handles.popitem(last=False)
+        _handles.popitem(last=False)  # closed when its last reader releases it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyarrow import fs
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.remote_cache import BLOCK_BYTES, KEPT_BYTES_MAX, Version
-from rmqtx.readers.storage.remote_handles import ROOM, Handle, add_handle, handle_of, without_handle
+from rmqtx.readers.storage.remote_handles import ROOM, Handle, add_handle, handle_of, known_handle
 from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error, is_broken_off
 from rmqtx.readers.storage.runs import REMOTE, REMOTE_PART_BYTES
 
@@ -30,13 +30,15 @@ _SHORT_PART_BYTES = 128 << 10
 #: The most parts of a large read that are fetched at once.
 _PARTS_MAX = 4
 #: Of runs that are read together, those up to this length are cached: records by themselves.
-_KEPT_RUN_BYTES_MAX = 64 << 10
-#: Runs that are cached at once; the cache has room for all.
-_RUNS_KEPT_TOGETHER = 512
+_KEPT_RUN_BYTES_MAX = 512 << 10
+#: Bytes of runs that are cached at once; the cache has room for all.
+_KEPT_TOGETHER_BYTES_MAX = KEPT_BYTES_MAX // 2
 #: How far a window of a scan may begin before the end of the last one, which cut off a record.
 _STEP_BACK_BYTES_MAX = 4 << 20
 #: A file of at most this length is fetched whole where files are opened together; of a longer one the end.
 _WHOLE_BYTES_MAX, _END_BYTES = 8 << 20, 1 << 20
+#: In search of the end of a file's data, bytes that are fetched by one request: in the file, and where it must lie.
+_SAMPLE_BYTES, _SEARCHED_WHOLE_BYTES = 64 << 10, 256 << 10
 
 
 @functools.cache
@@ -100,8 +102,7 @@ class RemoteFile(OpenFile):
         ]  # fmt: skip
         short = [number for number, length in enumerate(lengths) if length <= _KEPT_RUN_BYTES_MAX]
         try:
-            for first in range(0, len(short), _RUNS_KEPT_TOGETHER):
-                some = short[first : first + _RUNS_KEPT_TOGETHER]
+            for some in _kept_together(short, lengths):
                 self.prepare((runs[number][0], lengths[number]) for number in some)
                 for number in some:
                     view[places[number] : places[number + 1]] = self.read(runs[number][0], lengths[number])
@@ -109,6 +110,12 @@ class RemoteFile(OpenFile):
                 part.result()
         finally:  # no thread writes into the buffer later
             wait([part for part in parts if not part.cancel()])
+
+    @property
+    def data_end(self) -> int:
+        """Where the data of the file ends, by samples if these were taken."""
+        sampled = self.handle.known.sampled_end
+        return self.size_bytes if sampled is None else sampled
 
     def next_data(self, position_bytes: int) -> int:
         """Return where bytes begin that are not known to be zeros."""
@@ -135,7 +142,8 @@ class RemoteFile(OpenFile):
 
     def _fetch_blocks(self, run: tuple[int, int]) -> memoryview:
         """Return the blocks from one number to before another, with one request."""
-        return self.fetch(run[0] * BLOCK_BYTES, (run[1] - run[0]) * BLOCK_BYTES)
+        end = min(run[1] * BLOCK_BYTES, self.handle.known.version.size_bytes)  # this reader may leave out the end
+        return self._fetched(run[0] * BLOCK_BYTES, end - run[0] * BLOCK_BYTES)
 
     # -- windows of a scan ----------------------------------------------------------------------------------------
 
@@ -199,9 +207,11 @@ class RemoteFile(OpenFile):
 
         Raises: FileChanged, UnreadableFile.
         """
-        length = min(length_bytes, self.size_bytes - position_bytes)
-        with ROOM.of(length):
-            view = memoryview(bytearray(length))
+        return self._fetched(position_bytes, min(length_bytes, self.size_bytes - position_bytes))
+
+    def _fetched(self, position_bytes: int, length_bytes: int) -> memoryview:
+        with ROOM.of(length_bytes):
+            view = memoryview(bytearray(length_bytes))
             self._fetch_into(position_bytes, view)
         return view
 
@@ -243,39 +253,88 @@ class RemoteFile(OpenFile):
         return UnreadableFile(f"cannot read {self.file}: {reason}", file=self.file, position_bytes=position_bytes)
 
 
+def _kept_together(numbers: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Return the numbers of runs in groups that the cache has room for."""
+    group: list[int] = []
+    left_bytes = _KEPT_TOGETHER_BYTES_MAX
+    for number in numbers:
+        group.append(number)
+        left_bytes -= lengths[number] + 2 * BLOCK_BYTES
+        if left_bytes < _KEPT_RUN_BYTES_MAX:
+            yield group
+            group, left_bytes = [], _KEPT_TOGETHER_BYTES_MAX
+    yield group
+
+
 def _are_one_request(run: tuple[int, int], number: int) -> bool:
     """Whether a request for a run of blocks also fetches the next missing block, and the blocks between them."""
     gap_bytes, length_bytes = (number - run[1]) * BLOCK_BYTES, (number + 1 - run[0]) * BLOCK_BYTES
     return gap_bytes <= REMOTE.near_bytes and length_bytes <= KEPT_READ_BYTES_MAX
 
 
-def open_together(files: Sequence[tuple[str, int, int | None]]) -> None:
+def open_together(
+    files: Sequence[tuple[str, int, int | None]], guessed_ends: Sequence[int | None] | None = None
+) -> None:
     """Open files in parallel and fetch small ones whole, of others the end; errors appear when the files are read.
 
     Of each file the bytes before the zeros at its end are kept, as far as half of the cache has room for all files.
-    `files`: place, size and time of change.
+    `files`: place, size and time of change. `guessed_ends`: about where the data of each file ends; of one with a guess
+    only samples are fetched, which show where; one without is read, also if samples of it are known.
     """
-    versions = without_handle(Version(*file) for file in files)
-    share_bytes = KEPT_BYTES_MAX // 2 // max(1, len(versions))
-    for version, handle, first, data in request_threads().map(lambda one: _with_end(one, share_bytes), versions):
+    share_bytes = KEPT_BYTES_MAX // 2 // max(1, len(files))
+    asked: list[tuple[Version, int | None]] = []
+    for file, guess in zip(files, guessed_ends or [None] * len(files), strict=True):
+        known = known_handle(version := Version(*file))
+        if known is None:
+            asked.append((version, guess))
+        elif guess is None and guessed_ends is not None:
+            known.known.sampled_end = None
+    for version, handle, first, data in request_threads().map(lambda one: _with_end(*one, share_bytes), asked):
         if handle is not None and version.modified_ns is not None:
             add_handle(handle)
             handle.known.keep(first, data)
 
 
-def _with_end(version: Version, share_bytes: int) -> tuple[Version, Handle | None, int, memoryview]:
+def _with_end(version: Version, guess: int | None, share_bytes: int) -> tuple[Version, Handle | None, int, memoryview]:
     """Open a file; return the blocks before the zeros at its end, with the number of the first one."""
+    nothing = memoryview(b"")
     try:
         file = RemoteFile(*version)
         size = version.size_bytes
+        if guess is not None and size > _SEARCHED_WHOLE_BYTES and version.modified_ns is not None:
+            file.handle.known.sampled_end = _sampled_end(file, guess)
+            return version, file.handle, 0, nothing
         first = 0 if size <= _WHOLE_BYTES_MAX else (size - _END_BYTES) // BLOCK_BYTES
-        data = file.fetch(first * BLOCK_BYTES, size - first * BLOCK_BYTES) if size else memoryview(b"")
+        data = file.fetch(first * BLOCK_BYTES, size - first * BLOCK_BYTES) if size else nothing
     except SourceError:
-        return version, None, 0, memoryview(b"")
+        return version, None, 0, nothing
     used = _used_blocks(data)
     file.handle.known.zeros.add(min((first + used) * BLOCK_BYTES, size), size)
     skipped = max(0, used - share_bytes // BLOCK_BYTES)
     return version, file.handle, first + skipped, memoryview(bytes(data[skipped * BLOCK_BYTES : used * BLOCK_BYTES]))
+
+
+def _sampled_end(file: RemoteFile, guess: int) -> int:
+    """Return the end of the last block with data, in a file that is written from its begin and ends with zeros.
+
+    A binary search that begins at a guess: a block of zeros between data would end it.
+    Raises: UnreadableFile, FileChanged.
+    """
+    low, high, place = 0, file.size_bytes, guess
+    while low < high:
+        length = high - low if high - low <= _SEARCHED_WHOLE_BYTES else _SAMPLE_BYTES
+        begin = max(low, min(place - length // 2, high - length)) // BLOCK_BYTES * BLOCK_BYTES
+        data = file.fetch(begin, min(high - begin, length + BLOCK_BYTES))
+        file.handle.known.keep(begin // BLOCK_BYTES, data)
+        used = min(_used_blocks(data) * BLOCK_BYTES, len(data))
+        if not used:
+            high = begin
+        elif used == len(data):
+            low = begin + used
+        else:
+            return begin + used
+        place = (low + high) // 2
+    return low
 
 
 def _used_blocks(data: memoryview) -> int:

@@ -15,7 +15,7 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -296,16 +296,27 @@ class Store:
         return sorted(int(name) for name in names if re.fullmatch(r"\d{1,9}", name))
 
     def queues_opened_together(
-        self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue"
+        self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue",
+        guessed_ends: Callable[[str, int], int | None] | None = None,
     ) -> Iterator[tuple[str, int]]:
-        """Yield the queues, which will be read one after the other; files in a remote store are opened in groups."""
+        """Yield the queues, which will be read one after the other; files in a remote store are opened in groups.
+
+        `guessed_ends`: returns about where a queue ends, in bytes from its slot 0; of a queue with a guess the end is
+        found by samples. None: its last file is read.
+        """
         if not self.is_remote:
             yield from queues
             return
         rest = iter(queues)
         while portion := list(itertools.islice(rest, _QUEUES_OPENED_MAX)):
-            found = (self.queue_segments(topic, queue_id, kind)[0] for topic, queue_id in portion)
-            open_together([(one[-1].file, one[-1].size_bytes, one[-1].modified_ns) for one in found if one])
+            files: list[tuple[str, int, int | None]] = []
+            guesses: list[int | None] = []
+            for topic, queue_id in portion:
+                for last in self.queue_segments(topic, queue_id, kind)[0][-1:]:
+                    guess = None if guessed_ends is None else guessed_ends(topic, queue_id)
+                    files.append((last.file, last.size_bytes, last.modified_ns))
+                    guesses.append(None if guess is None else guess - last.base_offset)
+            open_together(files, None if guessed_ends is None else guesses)
             yield from portion
 
     @cached_property

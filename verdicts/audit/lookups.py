@@ -76,7 +76,7 @@ def pending(
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     is_scan = scan or at_ms is not None
-    facts = {} if is_scan else begin(stores, settings_of, with_records=True)
+    facts = {} if is_scan else begin(stores, settings_of, with_records=True, by_samples=True)
     unread = _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones, _OPEN_BYTES_MAX)
@@ -103,7 +103,7 @@ def open_transactions(
     Damage: if the derived files cannot be trusted, the logs are scanned; None if they are longer than
             `scanned_bytes_max`.
     """
-    facts = begin(stores, settings_of)
+    facts = begin(stores, settings_of, by_samples=True)
     unread = _unread(facts)
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
@@ -161,7 +161,7 @@ def show(
     """
     is_scan, at_ms = scan is not None, None if scan is None else scan.at_ms
     place = named_place(identity) if forms >= NameForms.PLACES else None
-    facts = begin(stores, settings_of) if not is_scan or place is not None else {}
+    facts = begin(stores, settings_of, by_samples=True) if not is_scan or place is not None else {}
     unread = {} if at_ms is not None else _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
@@ -223,7 +223,7 @@ def lookup(
             without `causes`, which no act needs.
     Order:  first half copy.
     """
-    facts = begin(stores, settings_of)
+    facts = begin(stores, settings_of, by_samples=True)
     unread = _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=not scan), [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())

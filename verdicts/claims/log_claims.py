@@ -58,13 +58,13 @@ class LogClaims:
         return f"more than {QUEUES_ASKED_MAX} queues: some were not compared with the end of the log"
 
 
-def log_claims(store: Store, cursors: CheckCursors | None = None) -> LogClaims:
+def log_claims(store: Store, cursors: CheckCursors | None = None, *, by_samples: bool = False) -> LogClaims:
     """Return the claims of a store's other files about its log: the newest entry of each; only their ends are read.
 
-    `cursors`: those of the check, if they were read already.
+    `cursors`: those of the check, if they were read already. `by_samples`: as for `queue_claims`.
     Damage: a witness that cannot be read claims nothing; its reader reports that.
     """
-    claims, has_unasked_queues = queue_claims(store)
+    claims, has_unasked_queues = queue_claims(store, by_samples=by_samples)
     for ask in _WITNESSES:
         try:
             claims.extend(ask(store))

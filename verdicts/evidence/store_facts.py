@@ -286,27 +286,32 @@ def _half_queue_end_by_log(store: Store) -> int:
 
 
 def begin(
-    stores: Iterable[Store], settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False
+    stores: Iterable[Store], settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False,
+    by_samples: bool = False,
 ) -> dict[str, StoreFacts]:
     """Return the facts of the stores of one audit before any record is read; see `store_facts`."""
-    return {store.root: store_facts(store, settings_of, at_ms=at_ms, with_records=with_records) for store in stores}
+    return {
+        store.root: store_facts(store, settings_of, at_ms=at_ms, with_records=with_records, by_samples=by_samples)
+        for store in stores
+    }
 
 
 def store_facts(
     store: Store, settings_of: SettingsOf, *, at_ms: int | None = None, now_ms: int | None = None,
-    with_records: bool = False,
+    with_records: bool = False, by_samples: bool = False,
 ) -> StoreFacts:
     """Return the facts of a store before its records are read, with the future of its half copies.
 
     `at_ms`: the time as of which it is judged, or that counts as now. `now_ms`: the moment of reading, if not given by
-    the store. `with_records`: keep the half copies that the check will read, in `windows`.
+    the store. `with_records`: keep the half copies that the check will read, in `windows`. `by_samples`: of a remote
+    store, samples show where other queues than those of the check end.
     Damage: cursors that cannot be read are unknown and a finding.
     """
     cursors = check_cursors(store)
     known_until = store.taken_time_ms if store.broker_runs else known_until_ms(store)
     past = past_ms(store, at_ms, known_until)
     facts = StoreFacts(
-        claims=log_claims(store, cursors),
+        claims=log_claims(store, cursors, by_samples=by_samples),
         store=store,
         settings=settings_of(store),
         cursors=cursors,

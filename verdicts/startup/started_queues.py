@@ -145,7 +145,7 @@ def _started_queues(
             return _cut_by_dledger(store, queue_id, files, ends, cut)
         # Nearly always nothing is wrong; only then the end of the log is searched for.
         near_end = min(log_end, max(queue_reach(store).end, 0))
-        wrong = {topic: _wrong_slots(one, ends[topic], near_end) for topic, one in files.items()}
+        wrong = {topic: _known_wrong(store, names[topic], one, ends[topic], near_end) for topic, one in files.items()}
         if any(one.has_any for one in wrong.values()):
             log_end = scanned_end(store)
             wrong = {topic: _wrong_slots(one, ends[topic], log_end) for topic, one in files.items()}
@@ -463,6 +463,19 @@ class _WrongSlots(NamedTuple):
     def begin(self) -> int:
         """The first of them."""
         return int(min(part[0, 0] for part in self if len(part)))
+
+
+#: Some releases read the same slots, which are whole files.
+_WRONG: Remembered[dict[tuple[QueueName, int, int], _WrongSlots]] = Remembered()
+
+
+def _known_wrong(store: Store, name: QueueName, files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
+    """Return what `_wrong_slots` returns; of a stopped broker's store the slots are read once."""
+    known = _WRONG.of(store, dict)
+    asked = name, end, log_end
+    if asked not in known:
+        known[asked] = _wrong_slots(files, end, log_end)
+    return known[asked]
 
 
 def _wrong_slots(files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
