@@ -6,10 +6,12 @@ import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage import remote_handles
@@ -17,8 +19,9 @@ from rmqtx.readers.storage.runs import portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.claims.claims_of_queues import queue_claims
 from rmqtx.verdicts.claims.lost_end import newest_time_ms
-from rmqtx.verdicts.evidence import lookup_costs
+from rmqtx.verdicts.evidence import indexed_lookup, lookup_costs
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, settings_of
@@ -96,24 +99,74 @@ def test_near_places_are_one_request_and_far_ones_fetch_little(
 
 
 def test_files_that_are_opened_together_are_fetched_once(s3: S3Server, tmp_path: Path) -> None:
-    slot = (1 << 40).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
-    for number in range(5):
-        directory = tmp_path / "store" / "consumequeue" / "orders" / str(number)
-        directory.mkdir(parents=True)
-        (directory / f"{0:020d}").write_bytes((slot * (100 + 30_000 * number)).ljust(6_000_000, b"\0"))
-    (tmp_path / "store" / "commitlog").mkdir()
-    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
-    store = open_store(s3.upload(tmp_path / "store", f"evidence/{tmp_path.name}"))
+    counts = [100 + 30_000 * number for number in range(5)]
+    store = open_store(s3.upload(_with_queues(tmp_path, counts), f"evidence/{tmp_path.name}"))
     s3.requests()
     ends = []
     for topic, queue_id in store.queues_opened_together(store.queues()):
         with open_queue(store, topic, queue_id) as queue:
             end = queue.max_offset
             ends.append((end, queue.read(end - 1, end)[1].tolist()))
-    assert ends == [(100 + 30_000 * number, [1 << 40]) for number in range(5)]
+    assert ends == [(count, [1 << 40]) for count in counts]
     requests = s3.requests()
     assert sorted(request.split()[1].split("/")[-2] for request in requests if " bytes=" in request) == list("01234")
     assert sum(request.startswith("HEAD") for request in requests) == 5
+
+
+def test_samples_find_the_end_of_a_queue_from_any_guess(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = [0, 1, 100, 3_276, 3_277, 150_000, 299_999, 300_000]
+    store = open_store(s3.upload(_with_queues(tmp_path, counts), f"evidence/{tmp_path.name}"))
+    for guessed in (lambda count: count, lambda count: count // 2, lambda count: count + 9_000, lambda _: 0):
+        remote_handles._handles.clear()
+        fetched = _fetched(monkeypatch)
+        queues = store.queues_opened_together(
+            store.queues(), guessed_ends=lambda _, number, guessed=guessed: 20 * guessed(counts[number])
+        )
+        ends = []
+        for topic, queue_id in queues:
+            with open_queue(store, topic, queue_id) as queue:
+                ends.append(queue.max_offset)
+        assert ends == counts
+        assert sum(fetched) <= len(counts) * (640 << 10)
+        monkeypatch.undo()
+
+
+def test_an_audit_reads_what_samples_left_out(s3: S3Server, tmp_path: Path) -> None:
+    root = _with_queues(tmp_path, [100])
+    (path,) = (root / "consumequeue" / "orders" / "0").iterdir()
+    data = bytearray(path.read_bytes())
+    data[5_000_000:5_000_020] = data[:20]
+    path.write_bytes(data)
+    store = open_store(s3.upload(root, f"evidence/{tmp_path.name}"))
+    for by_samples, slot in ((True, 99), (False, 250_000)):
+        (claim,) = queue_claims(store, by_samples=by_samples)[0]
+        assert claim.slot == ("orders", 0, slot)
+
+
+def _with_queues(directory: Path, counts: list[int]) -> Path:
+    """A store with a queue of each number of slots, in files of the default length."""
+    slot = (1 << 40).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
+    for number, count in enumerate(counts):
+        queue = directory / "store" / "consumequeue" / "orders" / str(number)
+        queue.mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes((slot * count).ljust(6_000_000, b"\0"))
+    (directory / "store" / "commitlog").mkdir()
+    (directory / "store" / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    return directory / "store"
+
+
+def test_a_reader_that_leaves_out_the_end_shares_what_was_fetched(s3: S3Server, segment: Segment) -> None:
+    with segment.open() as file:
+        file.read(0, 8)
+    s3.requests()
+    shorter = replace(segment, size_bytes=40_001)
+    with shorter.open() as file:
+        assert len(file.read(40_000, 100)) == 1
+    with segment.open() as file:
+        assert len(file.read(40_000, 100)) == 100
+    assert s3.requests() == []
 
 
 def test_a_scan_reads_each_byte_about_once_and_zeros_only_once(
@@ -222,3 +275,24 @@ def test_whichever_is_cheaper_is_read_and_the_scan_is_announced(
     assert [any("look-ups would take about" in note.text for note in one.notes) for one in (looked_up, scanned)] == [
         False, True,
     ]
+
+
+def test_a_search_of_the_index_goes_on_until_chains_are_complete(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(s3.upload(copy_of("common-5.3.3", tmp_path), f"evidence/{tmp_path.name}"))
+    rows = pending([store], settings_of("common-5.3.3")).table()
+    assert rows.num_rows
+    begins = []
+    entries_of = indexed_lookup.entries_of
+
+    def noted(index: Index, keys: list[Any], from_offset: int = 0) -> indexed_lookup.Entries:
+        begins.append(from_offset)
+        return entries_of(index, keys, from_offset)
+
+    monkeypatch.setattr(indexed_lookup, "entries_of", noted)
+    monkeypatch.setattr(indexed_lookup, "_BEFORE_FIRST_BYTES", 0)
+    monkeypatch.setattr(indexed_lookup, "about_offset", lambda *_: 1 << 60)
+    assert pending([store], settings_of("common-5.3.3")).table().equals(rows)
+    assert len(begins) > 1
+    assert begins == sorted(begins, reverse=True)
