@@ -179,11 +179,15 @@ class CheckedCommand(TyperCommand):
         own = own_store()
         if own is None:
             return args
+        logs = [] if given.get("commit_log") else [word for one in own.commit_logs for word in ("--commitlog", one)]
+        if logs and not any(parameter.name == "commit_log" for parameter in self.params):
+            return args  # without this option the command would find an empty store
         if own.origin is not None:
             ctx.meta[_ORIGIN] = own.origin
         elif not given.get("quiet"):
-            say.line(f"rmqtx: {own.place}: this store was found {own.where}, as none was given")
-        return [*args, own.place] if takes_store else ["--store", own.place, *args]
+            log = f", its commit log in {', '.join(own.commit_logs)}" if logs else ""
+            say.line(f"rmqtx: {own.place}: this store was found {own.where}, as none was given{log}")
+        return [*logs, *args, own.place] if takes_store else ["--store", own.place, *logs, *args]
 
     def _configure(self, ctx: Any) -> None:
         """Replace names of stores by their paths in the configuration file, and set the file's output format.

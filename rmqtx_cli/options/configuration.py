@@ -120,11 +120,15 @@ def environment_store() -> str | None:
 
 
 class OwnStore(NamedTuple):
-    """A store that was not typed. `origin`: what names it; None if it was found. `where`: then, words for the place."""
+    """A store that was not typed. `origin`: what names it; None if it was found. `where`: then, words for the place.
+
+    `commit_logs`: the directories of its commit log, if its configuration names others than the usual one.
+    """
 
     place: str
     origin: str | None
     where: str = ""
+    commit_logs: tuple[str, ...] = ()
 
 
 def own_store() -> OwnStore | None:
@@ -141,7 +145,7 @@ def own_store() -> OwnStore | None:
     if known.store is not None:
         return OwnStore(known.store, str(known.file))
     found = None if known.namesrv else nearby_store()
-    return None if found is None else OwnStore(found.place, None, found.where)
+    return None if found is None else OwnStore(found.place, None, found.where, found.commit_logs)
 
 
 def own_name_servers() -> str | None:

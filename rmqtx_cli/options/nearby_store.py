@@ -17,17 +17,35 @@ _PROGRAMS = {
     b"org.apache.rocketmq.broker.BrokerStartup": (b"-c", b"--configFile"),
     b"org.apache.rocketmq.proxy.ProxyStartup": (b"-bc", b"--brokerConfigPath"),
 }
-_ROOT_KEY = "storePathRootDir"
+#: A process with several brokers (5.0 and later): its own options name their configurations, or a file that does.
+_CONTAINER = b"org.apache.rocketmq.container.BrokerContainerStartup"
+_BROKERS_OPTIONS, _CONTAINER_OPTIONS = (b"-b", b"--brokerConfigFiles"), (b"-c", b"--configFile")
+_BROKERS_KEY = "brokerConfigPaths"
+_ROOT_KEY, _LOG_KEY = "storePathRootDir", "storePathCommitLog"
 _HOME_OPTION = b"-Duser.home="
 _STORE_OF_ROOT = Path("/root/store")
 _PROC = Path("/proc")
 
 
 class Nearby(NamedTuple):
-    """A store that was found. `where`: words for the place at which it was found, after "found"."""
+    """A store that was found. `where`: words for the place at which it was found, after "found".
+
+    `commit_logs`: the directories of its commit log, if these are not below `place`.
+    """
 
     place: str
     where: str
+    commit_logs: tuple[str, ...] = ()
+
+
+class _Candidate(NamedTuple):
+    root: Path
+    where: str
+    commit_logs: tuple[Path, ...] = ()
+
+    @property
+    def is_store(self) -> bool:
+        return any(map(_has_log, self.commit_logs or (self.root / _LOG,)))
 
 
 def nearby_store() -> Nearby | None:
@@ -38,7 +56,11 @@ def nearby_store() -> Nearby | None:
     """
     if not is_typed():
         return None
-    return next((Nearby(str(root), where) for root, where in _candidates() if _is_store(root)), None)
+    found = next((one for one in _candidates() if one.is_store), None)
+    if found is None:
+        return None
+    is_usual = found.commit_logs == (found.root / _LOG,)
+    return Nearby(str(found.root), found.where, () if is_usual else tuple(map(str, found.commit_logs)))
 
 
 def is_typed() -> bool:
@@ -46,27 +68,27 @@ def is_typed() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _candidates() -> Iterator[tuple[Path, str]]:
+def _candidates() -> Iterator[_Candidate]:
     try:
         here = Path.cwd()
     except OSError:  # the directory was deleted
         return
-    yield here, "in this directory"
-    yield here.parent, "in the directory above"
+    yield _Candidate(here, "in this directory")
+    yield _Candidate(here.parent, "in the directory above")
     yield from _of_running_brokers()
     with suppress(RuntimeError):  # a user without a home directory
-        yield Path.home() / "store", "in the home directory"
-    yield _STORE_OF_ROOT, "in the home directory of root"
+        yield _Candidate(Path.home() / "store", "in the home directory")
+    yield _Candidate(_STORE_OF_ROOT, "in the home directory of root")
 
 
-def _is_store(root: Path) -> bool:
+def _has_log(directory: Path) -> bool:
     try:
-        return any(one.name.isdigit() for one in (root / _LOG).iterdir())
+        return any(one.name.isdigit() for one in directory.iterdir())
     except OSError:
         return False
 
 
-def _of_running_brokers() -> Iterator[tuple[Path, str]]:
+def _of_running_brokers() -> Iterator[_Candidate]:
     """Yield the stores of running brokers, as far as this user can read their configurations."""
     for command_line in sorted(_PROC.glob("[0-9]*/cmdline")):
         try:
@@ -75,14 +97,15 @@ def _of_running_brokers() -> Iterator[tuple[Path, str]]:
             continue
 
 
-def _of_process(process: Path, words: Sequence[bytes]) -> Iterator[tuple[Path, str]]:
-    """Yield the store of a broker's process: as its configuration file names it, else in its user's home directory.
+def _of_process(process: Path, words: Sequence[bytes]) -> Iterator[_Candidate]:
+    """Yield the stores of a process: as configuration files of brokers name them, else in its user's home directory.
 
     A process in a container has its files below /proc/PID/root. Without the right to read that of another user's
     process, its files are taken as files of this system, and only whole paths are known.
+    Source: container/BrokerContainerStartup.java parseBrokerConfigPath.
     """
     options = next((given for program, given in _PROGRAMS.items() if program in words), None)
-    if options is None:
+    if options is None and _CONTAINER not in words:
         return
     top, current = Path("/"), process / "cwd"
     with suppress(PermissionError):
@@ -90,21 +113,51 @@ def _of_process(process: Path, words: Sequence[bytes]) -> Iterator[tuple[Path, s
             current = current.readlink()
         else:
             top = process / "root"
-    file = next((os.fsdecode(value) for name, value in pairwise(words) if name in options), None)
-    where, root = f"in the home directory of the user of process {process.name}", None
-    if file is not None:
-        root = _root_of(_below(top, current, file).read_text("utf-8", errors="replace"))
-        where = f"in {file} of process {process.name}"
-    if root is None:
-        home = next((one.removeprefix(_HOME_OPTION) for one in words if one.startswith(_HOME_OPTION)), None)
-        root = f"{pwd.getpwuid(process.stat().st_uid).pw_dir if home is None else os.fsdecode(home)}/store"
-    yield _below(top, current, root), where
+    files = _brokers_of_container(words, top, current) if options is None else [_value(words, options)]
+    for file in files:
+        where = f"in the home directory of the user of process {process.name}"
+        text = ""
+        if file is not None:
+            try:
+                text = _below(top, current, file).read_text("utf-8", errors="replace")
+            except OSError:
+                continue
+            where = f"in {file} of process {process.name}"
+        root = _named(text, _ROOT_KEY) or f"{_home_of(process, words)}/store"
+        logs = (_named(text, _LOG_KEY) or "").split(",")  # 4.9.2 and later: several directories
+        yield _Candidate(
+            _below(top, current, root), where,
+            tuple(_below(top, current, one.strip()) for one in logs if one.strip()),
+        )
+
+
+def _home_of(process: Path, words: Sequence[bytes]) -> str:
+    """Return the home directory of a process. Raises: KeyError for a user without a name."""
+    home = next((one.removeprefix(_HOME_OPTION) for one in words if one.startswith(_HOME_OPTION)), None)
+    return pwd.getpwuid(process.stat().st_uid).pw_dir if home is None else os.fsdecode(home)
+
+
+def _brokers_of_container(words: Sequence[bytes], top: Path, current: Path) -> list[str | None]:
+    """Return the configuration files of the brokers that a process with several brokers begins with.
+
+    Brokers that an operator added later are in no file. Raises: OSError.
+    """
+    brokers = _value(words, _BROKERS_OPTIONS)
+    file = _value(words, _CONTAINER_OPTIONS)
+    if brokers is None and file is not None:
+        brokers = _named(_below(top, current, file).read_text("utf-8", errors="replace"), _BROKERS_KEY)
+    return [one for one in (brokers or "").split(":") if one]
+
+
+def _value(words: Sequence[bytes], options: Sequence[bytes]) -> str | None:
+    return next((os.fsdecode(value) for name, value in pairwise(words) if name in options), None)
 
 
 def _below(top: Path, current: Path, path: str) -> Path:
     return top / path.lstrip("/") if path.startswith("/") else current / path
 
 
-def _root_of(conf: str) -> str | None:
+def _named(conf: str, key: str) -> str | None:
+    """Return the value of a key; None without one, or for an empty value."""
     pairs = [line.partition("=") for line in conf.splitlines()]
-    return next((value.strip() for name, _, value in reversed(pairs) if name.strip() == _ROOT_KEY), None)
+    return next((value.strip() for name, _, value in reversed(pairs) if name.strip() == key), None) or None

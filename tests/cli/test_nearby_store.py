@@ -9,6 +9,7 @@ import pytest
 from rmqtx_cli.options import command_tree, nearby_store
 from rmqtx_cli.options.configuration import OwnStore, own_store
 from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
 
 
 @pytest.fixture
@@ -91,6 +92,40 @@ def test_a_broker_in_a_container_has_its_files_below_the_root_of_its_process(tmp
     _process(tmp_path, "org.apache.rocketmq.broker.BrokerStartup", "-c", "/a.conf", root=inside)
     found = str(tmp_path / "proc" / "4711" / "root" / "data")
     assert own_store() == OwnStore(found, None, "in /a.conf of process 4711")
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_commit_log_outside_the_store_is_found_and_read(
+    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "disk" / "log"
+    root = copy_of("fifteen-5.3.3", tmp_path)
+    log.parent.mkdir()
+    (root / "commitlog").rename(log)
+    (tmp_path / "a.conf").write_text(f"storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    _process(tmp_path, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(tmp_path / "a.conf"))
+    where = f"in {tmp_path / 'a.conf'} of process 4711"
+    assert own_store() == OwnStore(str(root), None, where, (str(log),))
+    done = rmqtx("audit", "--format", "jsonl")
+    assert f"{root}: this store was found {where}, as none was given, its commit log in {log}\n" in done.err
+    given = rmqtx("audit", "--format", "jsonl", str(root), "--commitlog", str(log))
+    assert (done.status, done.out) == (given.status, given.out)
+    (tmp_path / "a.conf").write_text(f"storePathRootDir={root}\nstorePathCommitLog={tmp_path}/none,{log}\n")
+    assert own_store() == OwnStore(str(root), None, where, (f"{tmp_path}/none", str(log)))
+    log.rename(root / "commitlog")
+    (tmp_path / "a.conf").write_text(f"storePathRootDir={root}\nstorePathCommitLog={root}/commitlog\n")
+    assert own_store() == OwnStore(str(root), None, where)
+
+
+@pytest.mark.usefixtures("typed")
+@pytest.mark.parametrize("options", [("-c", "container.conf"), ("-b", "none.conf:a.conf:b.conf")])
+def test_the_first_store_of_a_process_with_several_brokers(tmp_path: Path, options: tuple[str, str]) -> None:
+    root = _store(tmp_path / "b")
+    (tmp_path / "container.conf").write_text("listenPort=10811\nbrokerConfigPaths=none.conf:a.conf:b.conf\n")
+    (tmp_path / "a.conf").write_text(f"storePathRootDir={tmp_path / 'a'}\n")
+    (tmp_path / "b.conf").write_text(f"storePathRootDir={root}\n")
+    _process(tmp_path, "org.apache.rocketmq.container.BrokerContainerStartup", *options, cwd=str(tmp_path))
+    assert own_store() == OwnStore(str(root), None, "in b.conf of process 4711")
 
 
 @pytest.mark.usefixtures("typed")
