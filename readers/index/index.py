@@ -66,7 +66,7 @@ ENTRIES_PER_SLOT_DEFAULT = newest_default("maxIndexNum") // SLOTS_COUNT_DEFAULT
 
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
-_SAMPLES = 32
+_SAMPLES, _REMOTE_SAMPLES = 32, 8
 #: Of more slots than this in object storage, those up to a distance are read together: the table is 20 MB by default.
 _MANY_SLOTS, _SLOTS_NEAR_BYTES = 64, 1 << 20
 BAD_HEADER = "an impossible header"
@@ -222,7 +222,8 @@ class _Inference:
         if not count:
             return 0, 0
         assert candidate.slots_count is not None
-        numbers = np.unique(np.r_[1 : min(count, _SAMPLES) + 1, max(1, count - _SAMPLES + 1) : count + 1])
+        samples = _REMOTE_SAMPLES if self.file.is_remote else _SAMPLES  # each is a request, for its slot
+        numbers = np.unique(np.r_[1 : min(count, samples) + 1, max(1, count - samples + 1) : count + 1])
         entries = entries_at(self.file, candidate, numbers)
         good = candidate.is_plausible(entries, numbers)
         heads = heads_of(self.file, candidate, np.where(good, entries["key_hash"], 0).astype(np.int64))

@@ -184,6 +184,7 @@ class SegmentScan:
 
     def __iter__(self) -> Iterator[Block]:
         with self.segment.open() as file:
+            file.will_read_until(self._to)
             position: int | None = self._from or self._frame
             if self._from:
                 position = self._resync(file, self._from, self._to)  # records after belong to another scan

@@ -98,6 +98,9 @@ class OpenFile:
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Announce ranges (position, length) that will be read next; no effect for a local file."""
 
+    def will_read_until(self, position_bytes: int) -> None:
+        """Announce where a reading in order will end; no effect for a local file."""
+
     def fetch_ahead(self, position_bytes: int, length_bytes: int) -> None:
         """Begin to fetch a long range that will be read after the next work; no effect for a local file."""
 

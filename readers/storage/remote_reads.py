@@ -60,6 +60,7 @@ class RemoteFile(OpenFile):
         self._last: tuple[int, bytes] = 0, b""
         self._ahead: list[Future[memoryview]] = []
         self._ahead_range = 0, 0
+        self._read_until = size_bytes
         try:
             self.handle = handle_of(Version(file, size_bytes, modified_ns))
         except (pa.ArrowException, OSError) as error:
@@ -154,6 +155,10 @@ class RemoteFile(OpenFile):
             self._ahead_range = position_bytes, length_bytes
             self._ahead = self._parts(position_bytes, length_bytes)
 
+    def will_read_until(self, position_bytes: int) -> None:
+        """Announce where a reading in order will end: what follows is not fetched ahead."""
+        self._read_until = min(position_bytes, self.size_bytes)
+
     def _drop_ahead(self) -> None:
         for part in self._ahead:
             part.cancel()
@@ -179,7 +184,7 @@ class RemoteFile(OpenFile):
         self._remember_zeros(position_bytes, data)
         following = position_bytes + len(data)
         if goes_on and self.handle.known.zeros.end_of(following) < following + len(data):
-            self.fetch_ahead(following, min(length_bytes, self.size_bytes - following))
+            self.fetch_ahead(following, min(length_bytes, self._read_until - following))
         return data
 
     def _parts(self, position_bytes: int, length_bytes: int) -> list[Future[memoryview]]:

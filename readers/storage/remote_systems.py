@@ -41,7 +41,13 @@ _REFUSALS = (
         "the server does not accept these credentials: examine AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     ),
     (re.compile(r"REQUEST_TIME_TOO_SKEWED"), "the clocks of this machine and of the server differ too much"),
+    (
+        re.compile(r"NETWORK_CONNECTION"),
+        "no connection to the server, or it broke off, and so did repeated ones{detail}: examine the network and "
+        "AWS_ENDPOINT_URL, and run the command again",
+    ),
 )
+_CURL_DETAIL = re.compile(r"curlCode: \d+, ([^;]+)")
 _EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'")
 #: A connection that broke off after some bytes, by the number of curl; not a server that cannot be reached.
 _BROKEN_OFF = re.compile(r"NETWORK_CONNECTION.*curlCode: (18|28|52|55|56|92)\b", re.DOTALL)
@@ -96,8 +102,11 @@ def _reason(error: BaseException) -> str:
             text = text.replace(value, f"${name}")
     for pattern, words in _REFUSALS:
         if found := pattern.search(text):
-            region = _EXPECTED_REGION.search(text)
-            return f"{words.format(region=f', {region[1]}' if region else '')} ({found[0]})"
+            region, detail = _EXPECTED_REGION.search(text), _CURL_DETAIL.search(text)
+            known = {
+                "region": f", {region[1]}" if region else "", "detail": f" ({detail[1].lower()})" if detail else "",
+            }  # fmt: skip
+            return f"{words.format(**known)} ({found[0]})"
     return text[:_REASON_CHARACTERS_MAX]
 
 
