@@ -294,7 +294,8 @@ def open_together(
             asked.append((version, guess))
         elif guess is None and guessed_ends is not None:
             known.known.sampled_end = None
-    for version, handle, first, data in request_threads().map(lambda one: _with_end(*one, share_bytes), asked):
+    ends = request_threads().map(lambda one: _with_end(one[0], one[1], share_bytes), asked)
+    for version, handle, first, data in ends:
         if handle is not None and version.modified_ns is not None:
             add_handle(handle)
             handle.known.keep(first, data)

@@ -44,9 +44,9 @@ class Limits:
 
 #: A read of a local file costs as much as to copy some KiB.
 LOCAL = Limits(near_bytes=8 << 10, portion_bytes=4 << 20, places_max=1 << 62)
-#: A request of 50 ms, one of 32 under way, costs as much as to receive this number of bytes with 1 Gbit/s. A portion
+#: A request of 50 ms, one of 32 under way, costs as much as to receive this number of bytes with 2.5 Gbit/s. A portion
 #: must fit into the cache.
-REMOTE = Limits(near_bytes=256 << 10, portion_bytes=16 << 20, places_max=2048)
+REMOTE = Limits(near_bytes=512 << 10, portion_bytes=16 << 20, places_max=2048)
 #: A large read of a remote file is fetched in parts of about this size: one connection does not use all bandwidth.
 REMOTE_PART_BYTES = 4 << 20
 

@@ -87,7 +87,7 @@ def test_near_places_are_one_request_and_far_ones_fetch_little(
     s3: S3Server, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = _fetched(monkeypatch)
-    near, far = np.arange(10, 1 << 20, 100_000), np.arange(4 << 20, DATA_BYTES, 300_000)
+    near, far = np.arange(10, 1 << 20, 100_000), np.arange(4 << 20, DATA_BYTES, 600_000)
     log = SegmentedLog((segment,))
     for places, requests, most_bytes in ((near, 1, 1 << 20), (far, len(far), 8192 * len(far))):
         for portion in portions(places, places + 1024, log.limits):
