@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rmqtx.readers.jobs.workers import Progress
-from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.segment_scan import watched_by
 from rmqtx.readers.log.splits import Split, SplitPlan
 
 
@@ -49,9 +49,6 @@ def shown_to(progress: Progress | None, plan: SplitPlan) -> Iterator[ReadBytes |
     if progress is None:
         yield None
         return
-    read, before = ReadBytes(plan, progress), SegmentScan.watch
-    SegmentScan.watch = read.add
-    try:
+    read = ReadBytes(plan, progress)
+    with watched_by(read.add):
         yield read
-    finally:
-        SegmentScan.watch = before

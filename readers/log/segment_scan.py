@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -133,6 +133,23 @@ def walk(
         position += length + frame_bytes
     return starts, position
 
+#: Takes a file, and the begin and end of a range of it that a scan of this process has read.
+Watch = Callable[[str, int, int], None]
+_WATCHES: list[Watch] = []
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Report to a function what scans of this process, in all its threads, read during the block.
+
+    In a block inside another one only the function of the inner one is called.
+    """
+    _WATCHES.append(watch)
+    try:
+        yield
+    finally:
+        _WATCHES.remove(watch)
+
 
 class SegmentScan:
     """One pass over a segment, or a range of it: blocks of sound records, and spans of other bytes.
@@ -143,9 +160,6 @@ class SegmentScan:
             belong to this scan, even if they end past it, and so does damage after them.
     Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
     """
-
-    #: Called with a file, and the begin and end of a range of it that a scan of this process has read.
-    watch: ClassVar[Callable[[str, int, int], None] | None] = None
 
     def __init__(
         self,
@@ -220,9 +234,8 @@ class SegmentScan:
 
     def _note_read(self, begin: int, end: int | None) -> None:
         """Pass on what was read."""
-        watch = SegmentScan.watch
-        if watch is not None and end is not None:
-            watch(self.segment.file, begin, end)
+        if _WATCHES and end is not None:
+            _WATCHES[-1](self.segment.file, begin, end)
 
     def _note_time(self, store_time_ms: int) -> None:
         """Keep the store time of the last record, unless it is impossible."""

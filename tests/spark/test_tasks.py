@@ -18,7 +18,7 @@ from rmqtx.spark_tasks.jobs.verdicts import Judge, as_rows, without_unread
 from rmqtx.spark_tasks.jobs.witnesses import ROWS, ScanForWitnesses
 from rmqtx.spark_tasks.session.tasks import CALL_BYTES, Packs, Shared, in_tasks, packed, results
 from rmqtx.verdicts.causes.judging import Judging
-from rmqtx.verdicts.evidence.store_facts import begin
+from rmqtx.verdicts.evidence.store_facts import facts_of
 from tests.verdicts.causes.test_traces import torn
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_a_task_calls_the_function_for_each_of_its_numbers(spark: SparkSession) 
 def test_what_a_task_cannot_read_of_traces_comes_with_its_verdicts(tmp_path: Path) -> None:
     """Once in each task, although the worker keeps the facts of the stores for all of them."""
     store, place = torn(tmp_path / "torn")
-    judging = Judging.of(begin([store], broker_settings), TRANSACTIONS.names)
+    judging = Judging.of(facts_of([store], broker_settings), TRANSACTIONS.names)
     scan = ScanForWitnesses(Shared.of(plan_splits([store])), 1, None, is_accelerated=False)
     rows = [batch for batch in scan(0) if batch["kind"][0].as_py() == ROWS]
     judge = Judge(Shared.of(judging), as_rows)

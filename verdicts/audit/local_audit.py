@@ -32,7 +32,7 @@ from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store
 from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded
 from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -147,7 +147,7 @@ def audit(
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=work.split_bytes or SPLIT_BYTES)
-    begun = functools.partial(begin, stores, settings_of, at_ms=at_ms)
+    begun = functools.partial(facts_of, stores, settings_of, at_ms=at_ms)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
     batches = _audit(reading, schema, plan, begun, _How(at_ms, processes, work.temporary_directory, progress))
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
@@ -162,7 +162,7 @@ def audit_of(
     at_ms: int | None = None,
     processes: int | None = None,
 ) -> VerdictReading:
-    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`begin`)."""
+    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`facts_of`)."""
     stores = [one.store for one in facts.values()]
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])

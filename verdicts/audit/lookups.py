@@ -38,7 +38,7 @@ from rmqtx.verdicts.deadlines.deadline import is_open_row, open_rows
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin, future_findings
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of, future_findings
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
@@ -76,7 +76,7 @@ def pending(
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     is_scan = scan or at_ms is not None
-    facts = {} if is_scan else begin(stores, settings_of, with_records=True, by_samples=True)
+    facts = {} if is_scan else facts_of(stores, settings_of, with_records=True, by_samples=True)
     unread = _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones, _OPEN_BYTES_MAX)
@@ -103,7 +103,7 @@ def open_transactions(
     Damage: if the derived files cannot be trusted, the logs are scanned; None if they are longer than
             `scanned_bytes_max`.
     """
-    facts = begin(stores, settings_of, by_samples=True)
+    facts = facts_of(stores, settings_of, by_samples=True)
     unread = _unread(facts)
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
@@ -161,7 +161,7 @@ def show(
     """
     is_scan, at_ms = scan is not None, None if scan is None else scan.at_ms
     place = named_place(identity) if forms >= NameForms.PLACES else None
-    facts = begin(stores, settings_of, by_samples=True) if not is_scan or place is not None else {}
+    facts = facts_of(stores, settings_of, by_samples=True) if not is_scan or place is not None else {}
     unread = {} if at_ms is not None else _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=with_causes), [])
     search = None if place is None else PlaceSearch(list(facts.values()), place)
@@ -223,7 +223,7 @@ def lookup(
             without `causes`, which no act needs.
     Order:  first half copy.
     """
-    facts = begin(stores, settings_of, by_samples=True)
+    facts = facts_of(stores, settings_of, by_samples=True)
     unread = _unread(facts)
     reading = VerdictReading(_judged_schema(with_causes=not scan), [])
     wanted = pa.array(list(dict.fromkeys(transaction_ids)), pa.string())
@@ -277,11 +277,13 @@ def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) 
     return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
-def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
-    """Whether the log is damaged after the first copy of transactions with states that depend on absent records.
+def _search_damage_after(
+    rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int
+) -> bool:
+    """Read the log after the first copy of transactions whose states depend on absent records; return if it is damaged.
 
     If the log that the next start reads is not much longer, this is read: the start cuts off what lies after damage.
-    Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
+    Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, and becomes a note.
     """
     # What is committed and has no event depends on nothing that comes later, but for a copy that the check still reads.
     is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], NextEvent.NONE))
@@ -408,7 +410,7 @@ def _by_derived_files(
     if has_lost and _depends_on_assumed_check_max(rows, facts):
         reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
         return None
-    return None if bytes_max is not None and _is_damaged_after(rows, reading, facts, bytes_max) else rows
+    return None if bytes_max is not None and _search_damage_after(rows, reading, facts, bytes_max) else rows
 
 
 def _cursor_findings(fact: StoreFacts) -> list[Finding]:

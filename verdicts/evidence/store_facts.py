@@ -285,7 +285,7 @@ def _half_queue_end_by_log(store: Store) -> int:
     return end
 
 
-def begin(
+def facts_of(
     stores: Iterable[Store], settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False,
     by_samples: bool = False,
 ) -> dict[str, StoreFacts]:

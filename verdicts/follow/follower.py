@@ -27,7 +27,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
-from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, begin
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of
 from rmqtx.verdicts.follow.change_feed import ChangeFeed, require_no_feed
 from rmqtx.verdicts.follow.change_log import ChangeLog, Changes, Verdict, forget_table, visible
 from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, FollowDatabase, signed
@@ -115,7 +115,7 @@ class Follower:
                 require_no_feed(self._database)
             if not isinstance(self._changes, ChangeLog):
                 forget_table(self._database)
-            facts = begin(stores, settings_of)  # cursors before records
+            facts = facts_of(stores, settings_of)  # cursors before records
             logs = [LogFollower(self._database, store) for store in stores]
             for log in logs:
                 log.begin()
