@@ -133,6 +133,7 @@ def walk(
         position += length + frame_bytes
     return starts, position
 
+
 #: Takes a file, and the begin and end of a range of it that a scan of this process has read.
 Watch = Callable[[str, int, int], None]
 _WATCHES: list[Watch] = []

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.words.sizes import parse_size_bytes
+from rmqtx.readers.model.units import parse_size_bytes
 from rmqtx_cli.words.text import size
 
 #: Smallest part of a log that one task reads.

@@ -16,9 +16,8 @@ from rmqtx_cli.options.next_commands import own_format
 from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.output.page import PagePort
-from rmqtx_cli.output.port_kinds import Port, StreamingPort
+from rmqtx_cli.output.port_kinds import Port, StreamingPort, WriteBehind
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
-from rmqtx_cli.output.write_behind import WriteBehind
 
 if TYPE_CHECKING:
     import pyarrow as pa

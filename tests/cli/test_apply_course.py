@@ -20,7 +20,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.receipts import Receipt, whoever
-from rmqtx_cli.commands.acting import apply
+from rmqtx_cli.commands.settling import apply
 from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx_cli import main
-from rmqtx_cli.acting.acting import status_of_answers
+from rmqtx_cli.acting.confirmed_acts import status_of_answers
 from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.words.sizes import parse_size_bytes
+from rmqtx.readers.model.units import parse_size_bytes
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ NAME = "multipath-5.3.3"
 KILLS_COUNT, PAIRS_COUNT = int(os.environ.get("RMQTX_KILLS", "200")), 10
 #: Forks of a process that has everything imported and no threads: an act takes a fraction of a second.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.acting.apply",
-                                  "rmqtx_cli.commands.acting.undo",
+PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.settling.apply",
+                                  "rmqtx_cli.commands.settling.undo",
                                   "rmqtx.repairs.acts.file_medium", "rmqtx.repairs.acts.carry_out"])  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtx.readers.model.units import parse_size_bytes
 from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options.act_options import DryRunOption, OfflineOptions, YesOption
 from rmqtx_cli.options.engine import EngineOptions
@@ -27,7 +28,6 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.words.command_names import LINES
-from rmqtx_cli.words.sizes import parse_size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class UndoCommand(Command):
     """
 
     NAME = "undo"
-    MODULE = "acting.undo"
+    MODULE = "settling.undo"
     EXAMPLES = (
         Example("rmqtx undo before.undo --dry-run", "show what was changed, and whether it can be undone"),
         Example("rmqtx undo before.undo", "restore the files; asks for confirmation"),

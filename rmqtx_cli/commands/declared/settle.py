@@ -46,7 +46,7 @@ from rmqtx_cli.words.text import stored_text
 class ActCommand(Command):
     """An action on one or several transactions."""
 
-    MODULE = "acting.act"
+    MODULE = "settling.act"
 
     ids: IdArguments
     group: act_options.GroupOption = None
@@ -185,7 +185,7 @@ class RedeliverCommand(Command):
     """
 
     NAME = ActKind.REDELIVER
-    MODULE = "acting.redeliver"
+    MODULE = "settling.redeliver"
     EXAMPLES = (
         Example("rmqtx redeliver ORDER-4711 -n NAMESRV --reason 'paid, OPS-4711' --dry-run", "show what would be done"),
         Example("rmqtx redeliver ORDER-4711 -n 10.0.0.1:9876 --reason 'paid, OPS-4711'", "verify, ask, deliver, prove"),
@@ -279,7 +279,7 @@ class PlanCommand(Command):
     """
 
     NAME = "plan"
-    MODULE = "acting.plan"
+    MODULE = "settling.plan"
     EXAMPLES = (
         Example(
             "rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json",
@@ -355,7 +355,7 @@ class TriageCommand(Command):
     """
 
     NAME = "triage"
-    MODULE = "acting.triage"
+    MODULE = "settling.triage"
     EXAMPLES = (
         Example(
             "rmqtx triage -n 10.0.0.1:9876 -o plan.json --reason OPS-4711", "live brokers, one transaction at a time"
@@ -410,7 +410,7 @@ class ApplyCommand(Command):
     """
 
     NAME = "apply"
-    MODULE = "acting.apply"
+    MODULE = "settling.apply"
     EXAMPLES = (
         Example(
             "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",
@@ -477,7 +477,7 @@ class AnswerCommand(Command):
     """
 
     NAME = "answer"
-    MODULE = "acting.answer"
+    MODULE = "settling.answer"
     EXAMPLES = (
         Example(
             "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run",
@@ -537,7 +537,7 @@ class HoldCommand(Command):
     """
 
     NAME = ActKind.HOLD
-    MODULE = "acting.hold"
+    MODULE = "settling.hold"
     EXAMPLES = (
         Example(
             "rmqtx hold -n 10.0.0.1:9876 --for 4h --reason 'shop is down, OPS-4711' --dry-run", "what would change"
@@ -591,7 +591,7 @@ class DrainCommand(Command):
     """
 
     NAME = ActKind.DRAIN
-    MODULE = "acting.drain"
+    MODULE = "settling.drain"
     EXAMPLES = (
         Example("rmqtx drain -n 10.0.0.1:9876 --broker broker-a --dry-run", "what would change, and what is open"),
         Example(
@@ -622,7 +622,7 @@ class ReleaseCommand(Command):
     """
 
     NAME = ActKind.RELEASE
-    MODULE = "acting.release"
+    MODULE = "settling.release"
     EXAMPLES = (
         Example("rmqtx release -n 10.0.0.1:9876 --dry-run", "what would change, and what the check would then discard"),
         Example("rmqtx release -n 10.0.0.1:9876", "put back the settings of all held and drained brokers"),
@@ -650,7 +650,7 @@ class HoldsCommand(Command):
     """
 
     NAME = "holds"
-    MODULE = "acting.holds"
+    MODULE = "settling.holds"
     EXAMPLES = (
         Example("rmqtx holds -n 10.0.0.1:9876", "what is held or drained, and the brokers' present settings"),
         Example(
@@ -724,7 +724,7 @@ class ReceiptsCommand(Command):
     """
 
     NAME = "receipts"
-    MODULE = "acting.receipts"
+    MODULE = "settling.receipts"
     EXAMPLES = (
         Example("rmqtx receipts", "all actions, newest first"),
         Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "actions to look into"),

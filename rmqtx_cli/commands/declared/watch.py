@@ -266,7 +266,7 @@ class ProbeCommand(Command):
     """
 
     NAME = "probe"
-    MODULE = "acting.probe"
+    MODULE = "settling.probe"
     EXAMPLES = (
         Example(f"rmqtx probe {_WHERE}", "all steps with their times and proofs"),
         Example(f"rmqtx probe {_WHERE} --without-check --format nagios", "without waiting for the check, for Nagios"),

@@ -16,7 +16,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.recheck import record_recheck
 from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
-from rmqtx_cli.acting.acting import (
+from rmqtx_cli.acting.confirmed_acts import (
     carry_out_confirmed,
     conduct_of,
     print_act,

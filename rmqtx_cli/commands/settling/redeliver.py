@@ -6,7 +6,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx_cli.acting.acted_on import acted_on, acted_on_by_copies
-from rmqtx_cli.acting.acting import (
+from rmqtx_cli.acting.confirmed_acts import (
     act_on,
     conduct_of,
     receipts_listing,

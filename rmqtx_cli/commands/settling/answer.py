@@ -21,7 +21,7 @@ from rmqtx.repairs.stand_in.answer_table import ANSWERS, Task, answers_table
 from rmqtx.repairs.stand_in.stand_in import OVERRIDABLE, StandIn, StandInConduct
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.acting.acting import status_of_answers
+from rmqtx_cli.acting.confirmed_acts import status_of_answers
 from rmqtx_cli.commands.declared.settle import AnswerCommand
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.options import ReceiptOptions

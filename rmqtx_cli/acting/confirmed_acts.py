@@ -1,4 +1,4 @@
-"""Shared code of the acting commands: options, preview, confirmation, receipts, exit status."""
+"""Acts that the operator confirms: options, preview, confirmation, receipts, exit status."""
 
 from __future__ import annotations
 
