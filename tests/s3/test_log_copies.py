@@ -79,4 +79,4 @@ def test_a_glance_at_long_logs_reads_their_ends_only(s3: S3Server, tmp_path: Pat
     words = [request.split() for request in s3.requests() if "/commitlog/" in request and request.startswith("GET")]
     spans = [one[2].removeprefix("bytes=").split("-") for one in words if len(one) > 2]
     read_bytes = sum(int(last) - int(first) + 1 for first, last in spans)
-    assert 0 < read_bytes < 2 * (4 << 20), (read_bytes, words)
+    assert 0 < read_bytes < 2 * (6 << 20), (read_bytes, words)
