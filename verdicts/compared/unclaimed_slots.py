@@ -42,10 +42,10 @@ from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
-_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH, _OTHER_TAGS = range(6)
+_FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH, _OTHER_TAGS, _IMPOSSIBLE = range(7)
 _CODES = {
-    _INVALID: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling", _MISMATCH: "slot-mismatch",
-    _OTHER_TAGS: "slot-tags-mismatch",
+    _INVALID: "slot-invalid", _IMPOSSIBLE: "slot-invalid", _EXPIRED: "slot-expired", _DANGLING: "slot-dangling",
+    _MISMATCH: "slot-mismatch", _OTHER_TAGS: "slot-tags-mismatch",
 }
 
 
@@ -266,7 +266,8 @@ class QueueComparison:
         if queue.name[0] == SIMPLE:
             classes[are_filler(slots)] = _FINE
         outside = sound & ~self._ranges.is_held(offsets)
-        classes[outside] = _DANGLING
+        # The record of a dangling slot was cut off; if the log has a record of this number, the slot is damaged.
+        classes[outside] = np.where(np.isin(numbers[outside], queue.records.numbers), _IMPOSSIBLE, _DANGLING)
         if self._store.in_use:  # written by the broker since
             classes[sound & (offsets >= self._ranges.end_offset)] = _FINE
         classes[outside & (offsets < self._ranges.begin_offset)] = _EXPIRED
@@ -282,7 +283,7 @@ class QueueComparison:
         records = queue.records
         rows = np.flatnonzero(records.numbers == number)
         mine = rows[records.offsets[rows] == offset]
-        if kind in (_EXPIRED, _DANGLING):
+        if kind in (_EXPIRED, _DANGLING, _IMPOSSIBLE):
             low, high = self._ranges.begin_offset, self._ranges.end_offset
             if len(rows):
                 return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"

@@ -45,7 +45,7 @@ def outside(slot: bytes) -> bytes:
     ("change", "code"),
     [
         (wrong_offset, "slot-mismatch"), (wrong_length, "slot-mismatch"), (wrong_tag, "slot-tags-mismatch"),
-        (outside, "slot-dangling"), (lambda _: bytes(20), "slot-invalid"), (lambda _: b"\xff" * 20, "slot-invalid"),
+        (outside, "slot-invalid"), (lambda _: bytes(20), "slot-invalid"), (lambda _: b"\xff" * 20, "slot-invalid"),
     ],
 )
 @pytest.mark.parametrize("number", rest_is_slow([3, 0], quick=1))
