@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,17 +114,20 @@ def test_files_that_are_opened_together_are_fetched_once(s3: S3Server, tmp_path:
     assert sum(request.startswith("HEAD") for request in requests) == 5
 
 
+def _guess(slots: Sequence[int]) -> Callable[[str, int], int]:
+    return lambda _, number: 20 * slots[number]
+
+
 def test_samples_find_the_end_of_a_queue_from_any_guess(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = [0, 1, 100, 3_276, 3_277, 150_000, 299_999, 300_000]
     store = open_store(s3.upload(_with_queues(tmp_path, counts), f"evidence/{tmp_path.name}"))
-    for guessed in (lambda count: count, lambda count: count // 2, lambda count: count + 9_000, lambda _: 0):
+    guesses = (counts, [one // 2 for one in counts], [one + 9_000 for one in counts], [0] * len(counts))
+    for guessed in guesses:
         remote_handles._handles.clear()
         fetched = _fetched(monkeypatch)
-        queues = store.queues_opened_together(
-            store.queues(), guessed_ends=lambda _, number, guessed=guessed: 20 * guessed(counts[number])
-        )
+        queues = store.queues_opened_together(store.queues(), guessed_ends=_guess(guessed))
         ends = []
         for topic, queue_id in queues:
             with open_queue(store, topic, queue_id) as queue:
