@@ -196,7 +196,8 @@ def compile_modules() -> None:
     An interpreter with PYTHONDONTWRITEBYTECODE compiles them at each start, and others after each change.
     """
     # Each by itself: compileall follows no links.
-    found = [importlib.util.find_spec(name) for name in (*(f"rmqtx.{one}" for one in LIBRARY_FOLDERS), "rmqtx_cli")]
+    names = ("rmqtx", *(f"rmqtx.{one}" for one in LIBRARY_FOLDERS), "rmqtx_cli", "benchmarks")
+    found = [importlib.util.find_spec(name) for name in names]
     places = [place for spec in found if spec is not None for place in spec.submodule_search_locations or ()]
     subprocess.run([sys.executable, "-m", "compileall", "-q", *places], check=True)
 
