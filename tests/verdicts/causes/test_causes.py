@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shutil
@@ -96,9 +97,15 @@ def test_the_declaration_is_complete(word: str) -> None:
             assert cause.affects(parse_version(version), parse_version(version)), name
 
 
+@functools.cache
+def diagnosed_by_default(name: str) -> tuple[Diagnosis, list[dict[str, Any]]]:
+    """What is found in a store of the corpus, once for all causes that it shows."""
+    return diagnosed(name, version_of(name))
+
+
 @pytest.mark.parametrize("word", CAUSES)
 def test_stores_with_the_cause_show_it(word: str) -> None:
-    found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
+    found = [strengths(diagnosed_by_default(name)[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
     open_ones = (
         *NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *PLAYED, *SAME_RECORDS, *FROM_LOGS, *NOT_IN_CORPUS,
@@ -108,7 +115,7 @@ def test_stores_with_the_cause_show_it(word: str) -> None:
 
 @pytest.mark.parametrize("name", few_quick(corpus.all_names()))
 def test_no_cause_explains_what_did_not_happen(name: str) -> None:
-    found, rows = diagnosed(name, version_of(name))
+    found, rows = diagnosed_by_default(name)
     explained = {row["cause"]: row["transactions_count"] for row in rows if row["strength"] == "explains"}
     assert ("cursor-went-back" in explained) <= name.startswith(WENT_BACK)
     assert ("ops-lost-in-memory" in explained) <= ("killed" in name or name.startswith(("opslost", "rollbackslost")))
