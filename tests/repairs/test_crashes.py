@@ -26,6 +26,12 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
+def _no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process has a lock open: tests/repairs/test_store_lock.py tests how each of these acts looks for one."""
+    monkeypatch.setattr("rmqtx.repairs.changes.store_lock._may_be_open_elsewhere", lambda identity: False)
+
+
+@pytest.fixture(autouse=True)
 def _disks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "on another disk" in request.node.name:
         monkeypatch.setattr("rmqtx.repairs.changes.apply_edits._is_same_disk", lambda one, other: False)
