@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 import rmqtx
 from rmqtx.readers.log import kernels
@@ -91,12 +90,6 @@ def cores_count(spark: SparkSession) -> int:
         return max(1, spark.sparkContext.defaultParallelism)
     except PySparkAttributeError:  # Spark Connect, whose server does not show it
         return int(str(spark.conf.get("spark.default.parallelism", str(_UNKNOWN_CORES))))
-
-
-def task_cores() -> int:
-    """Return the number of cores that Spark gives the task of this process, which is 1 outside of tasks."""
-    context = TaskContext.get()
-    return 1 if context is None else max(1, context.cpus())
 
 
 def in_tasks(

@@ -25,7 +25,6 @@ from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.segment_table import read_segments
 from rmqtx.readers.store.store import Store
-from rmqtx.spark_tasks.session.tasks import task_cores
 from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions, whole
 from rmqtx.spark_tasks.source.read_options import ReadOptions, Settings
 from rmqtx.verdicts.audit.local_audit import audit
@@ -240,8 +239,7 @@ _READERS: dict[str, Callable[[Store], Reading]] = {
 class AuditScan(Narrowing):
     """The result of one audit over all the stores: transactions, findings, or coverage of the commit logs.
 
-    One task, because a data source cannot shuffle; its memory is bounded and it spills to disk. It may have several
-    processes, which share the work as those of the local engine do.
+    One task, because a data source cannot shuffle; its memory is bounded and it spills to disk.
     `rmqtx.spark_tasks.jobs.audit` distributes the same verdicts. No condition is pushed: without one of the stores, the
     verdicts on another store's transactions differ.
     """
@@ -250,7 +248,6 @@ class AuditScan(Narrowing):
         super().__init__(PushedConditions())
         self._table = options.table
         self._at_ms = options.at_ms
-        self._processes = options.processes
         self._settings = Settings(options)
         self._stores = stores
 
@@ -259,8 +256,7 @@ class AuditScan(Narrowing):
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Yield the rows of the table."""
-        processes = self._processes or task_cores()
-        reading = audit(self._stores, self._settings, at_ms=self._at_ms, processes=processes)
+        reading = audit(self._stores, self._settings, at_ms=self._at_ms, processes=1)
         if self._table == "transactions":
             yield from reading
             return

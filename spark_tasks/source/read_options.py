@@ -60,9 +60,6 @@ OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "trace_topic": (
         _JUDGED | {"traces"}, "topic of the producers' message traces; default: RMQ_SYS_TRACE_TOPIC",
     ),
-    "processes": (
-        AUDIT_TABLES, "processes of the one task that reads the table, for logs above 192 MiB; default: spark.task.cpus"
-    ),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
     "timestamps": (_ALL, "true for times as TIMESTAMP columns, named without _ms, in place of epoch milliseconds"),
     "push_filters": (_ALL, "true for a frame with a single query: its conditions limit what is read"),
@@ -95,7 +92,6 @@ class ReadOptions:
     body: str = "none"
     check_crc: bool = False
     at_ms: int | None = None
-    processes: int | None = None
     pushes_filters: bool = False
     fails_on_data_loss: bool = True
     max_bytes_per_batch: int = _STREAM_BATCH_BYTES
@@ -157,7 +153,6 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         body=_parsed(given, "body", _body, "raw" if "columns" in given and "body" in columns else "none"),
         check_crc=_parsed(given, "check_crc", _truth, "columns" in given and "body_crc_matches" in columns),
         at_ms=_parsed(given, "at", parse_time_ms, None),
-        processes=_parsed(given, "processes", _processes, None),
         pushes_filters=_parsed(given, "push_filters", _truth, False),
         fails_on_data_loss=_parsed(given, "fail_on_data_loss", _truth, True),
         max_bytes_per_batch=_parsed(given, "max_bytes_per_batch", parse_size_bytes, _STREAM_BATCH_BYTES),
@@ -193,13 +188,6 @@ def _rows(text: str) -> int:
     count = _offset(text)
     if not count:
         raise BadRequest("'0' rows are not a batch")
-    return count
-
-
-def _processes(text: str) -> int:
-    count = _offset(text)
-    if not count:
-        raise BadRequest("'0' processes read nothing")
     return count
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rmqtx.readers.jobs import workers
 from rmqtx.readers.log import log_end
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
@@ -39,14 +37,13 @@ from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.readers.traces.trace_scan import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema, spark_schema
-from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, OPTIONS, parse_options
-from rmqtx.verdicts.audit import local_audit
+from rmqtx.spark_tasks.source.read_options import OPTIONS, parse_options
 from tests.brokers import corpus
 from tests.field import field_stores
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
-from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, unpacked
+from tests.forge.stores import copy_of, unpacked
 from tests.representatives import rest_is_slow
 from tests.spark.frames import LOCAL, Row, locally, reader_of, rows_of, through_the_source
 
@@ -281,8 +278,6 @@ def test_a_file_that_became_shorter_is_an_error_with_its_position(tmp_path: Path
         ({"table": "cursors", "from": "0"}, "'from' does not apply to the table cursors"),
         ({"table": "records", "at": "0"}, "'at' does not apply to the table records"),
         ({"paths": "[1]"}, "is not a JSON list of texts"),
-        ({"table": "findings", "processes": "0"}, "'0' processes read nothing"),
-        ({"table": "halves", "processes": "2"}, "'processes' does not apply to the table halves"),
     ],
 )
 def test_a_wrong_option_is_one_line(options: dict[str, str], words: str) -> None:
@@ -374,27 +369,6 @@ def test_the_audit_takes_time_and_settings(tmp_path: Path) -> None:
     assert given.num_rows == whole.num_rows
     with pytest.raises(RmqtxError):
         through_the_source(table="transactions", path=root, broker_conf=str(tmp_path / "none.conf"))
-
-
-@pytest.mark.parametrize("table", sorted(AUDIT_TABLES))
-def test_the_audit_in_several_processes(table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    root = copy_of(WITH_SEVERAL_SEGMENTS[0], tmp_path)
-    damage.flip_byte(damage.log_files(root)[0], 3, 0x11)
-    wanted = locally(table, str(root))
-    monkeypatch.setattr(local_audit, "ONE_PROCESS_BYTES_MAX", 0)
-    begun: list[int] = []
-    pool = workers._pool
-
-    def remembered(count: int) -> ProcessPoolExecutor:
-        begun.append(count)
-        return pool(count)
-
-    monkeypatch.setattr(workers, "_pool", remembered)
-    found, tasks_count = through_the_source(table=table, path=str(root), processes="2")
-    assert (begun, tasks_count) == ([1], 1)  # one beside the process of the task
-    assert rows_of(found) == rows_of(wanted) != []
-    through_the_source(table=table, path=str(root))
-    assert begun == [1]
 
 
 def test_a_schema_of_the_query_chooses_columns() -> None:
