@@ -154,7 +154,8 @@ def conclude(
 
 def _joined_copies(scanned: list[SplitFacts]) -> SeenCopies | None:
     searched = [part.copies for part in scanned if part.copies is not None]
-    return SeenCopies(itertools.chain.from_iterable(searched)) if searched else None
+    are_all = searched and len(searched) == len(scanned)  # of Spark's workers, some may have no accelerator
+    return SeenCopies(itertools.chain.from_iterable(searched)) if are_all else None
 
 
 class _AllSplits:

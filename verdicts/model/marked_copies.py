@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.commit_log import data_end_offset, scan_segments
+from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.properties import ORIGIN, UNIQ_KEY
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
@@ -136,8 +137,11 @@ class SeenCopies:
         return ((identity, copy) for identity, copies in self._found.items() for copy in copies.values())
 
     def add(self, block: Block, root: str) -> None:
-        """Note the copies in a block; the bytes of most blocks have no mark."""
-        if _MARK not in block.raw:
+        """Note the copies in a block.
+
+        The accelerator finds their mark with the other properties; without it most blocks are left out by their bytes.
+        """
+        if accelerated() is None and _MARK not in block.raw:
             return
         rows = np.flatnonzero(block.properties.locate(ORIGIN)[2])
         for identity, copy in _named(block.take(rows), root) if len(rows) else ():
