@@ -11,6 +11,7 @@ from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
+from rmqtx.verdicts.model.marked_copies import SeenCopies
 
 #: Bytes of a split: the stores of the corpus have several then.
 _SPLIT_BYTES = 64 << 10
@@ -41,7 +42,7 @@ def _everything(store: Store) -> dict[str, Any]:
         found |= {"coverage": list(records.coverage), "findings": list(records.findings)}
         for split in plan_splits([store], split_bytes=_SPLIT_BYTES):
             where = f"split {split.number}"
-            witnesses = scan_witnesses(split, None)
+            witnesses = scan_witnesses(split, None, with_copies=True)
             for name in (*IDENTIFIED, "marks"):
                 found[f"{where}: {name}"] = [row for rows in getattr(witnesses, name) for row in rows.to_pylist()]
             found[f"{where}: hashes"] = {name: values.tolist() for name, values in witnesses.hashes.items()}
@@ -58,7 +59,9 @@ def _facts(facts: SplitFacts) -> list[Any]:
 
 
 def _comparable(value: Any) -> Any:
-    """Arrays as lists, also those of a dataclass: arrays have no one truth value."""
+    """Arrays as lists, also those of a dataclass: arrays have no one truth value; redelivered copies as pairs."""
+    if isinstance(value, SeenCopies):
+        return list(value)
     if is_dataclass(value):
         return {one.name: _comparable(getattr(value, one.name)) for one in fields(value)}
     return value.tolist() if hasattr(value, "tolist") else value
