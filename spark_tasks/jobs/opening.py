@@ -85,9 +85,7 @@ def restored(data: Any) -> Begun | VerdictReading:
 
 def take_over(reading: VerdictReading, whole: VerdictReading) -> None:
     """Add all but rows and habits, which are those of the rows that a caller takes, to the reading of a caller."""
-    reading.findings.extend(whole.findings)
-    reading.coverage.extend(whole.coverage)
-    reading.notes.extend(whole.notes)
+    reading.add_account_of(whole)
     reading.missing.extend(whole.missing)
     reading.check_stops.extend(whole.check_stops)
     reading.predicted |= whole.predicted
