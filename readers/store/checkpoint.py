@@ -37,6 +37,9 @@ CHECKPOINT_FIELDS = Layout(
     "store/StoreCheckpoint.java, docs/formats/store.md#checkpoint",
 )
 SIZE_BYTES = 4096
+TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
+#: Larger than any commit log.
+_OFFSET_END = 1 << 56
 
 
 def read_checkpoint(store: Store) -> Reading:
@@ -139,3 +142,26 @@ def _cover(store: Store, reading: Reading, file: str, size: int, data: bytes, de
         reading.findings.append(
             Finding(store.root, "checkpoint-damaged", file, decoded, strange, expected="zeros", actual="other bytes")
         )
+
+
+def impossible_value_findings(store: Store) -> Iterator[Finding]:
+    """Return a wrong length of the checkpoint, and values that cannot be a time or a place in a log.
+
+    Order:  the file's own damage, times, offsets.
+    Damage: checkpoint-damaged; unreadable-file.
+    """
+    reading = read_checkpoint(store)
+    for _ in reading:
+        pass  # its findings are complete after the last batch
+    yield from reading.findings
+    if store.in_use:
+        return
+    place = store.place("checkpoint")
+    values = checkpoint_values(store)
+    for name in (*TIMES, *(name for name in values if name not in TIMES)):
+        is_time, value = name in TIMES, values.get(name, 0)
+        if not (0 <= value <= BROKER_TIME_MAX_MS if is_time else -1 <= value < _OFFSET_END):
+            yield Finding(
+                store.root, "checkpoint-damaged", place, CHECKPOINT_FIELDS.offsets[name], 8,
+                expected="a time" if is_time else "a commit-log offset", actual=f"{name} {value}",
+            )

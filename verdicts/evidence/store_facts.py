@@ -22,12 +22,11 @@ from rmqtx.readers.old_tables.beside_log import BesideLog
 from rmqtx.readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.checkpoint import flushed_time_ms
+from rmqtx.readers.store.checkpoint import flushed_time_ms, impossible_value_findings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.window import CheckWindows
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
-from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
 from rmqtx.verdicts.deadlines.predicting import predict_from_files
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.half_numbers import HalfNumbers

@@ -18,11 +18,10 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
 from rmqtx.readers.queues.unit_files import used_end
-from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, impossible_value_findings
+from rmqtx.readers.store.checkpoint import TIMES as _TIMES
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
-from rmqtx.verdicts.compared.checkpoint_values import TIMES as _TIMES
-from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
 
 #: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
 _CONFIGURATIONS = {
