@@ -12,8 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, columns_of, entries_at, heads_of, open_index_file
-from rmqtx.readers.index.record_keys import typed_id_key
-from rmqtx.readers.index.typed_ids import has_typed_ids
+from rmqtx.readers.index.record_keys import has_typed_ids, typed_id_key
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
 from rmqtx.readers.model.findings import Finding

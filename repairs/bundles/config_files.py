@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
-from rmqtx.readers.index.typed_ids import record_offset
+from rmqtx.readers.index.record_keys import record_offset
 from rmqtx.readers.log.light_queues import PREFIX
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.java_hashes import java_hash

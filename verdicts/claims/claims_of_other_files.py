@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rmqtx.readers.cursors.cursors import CheckCursors, transaction_metrics
 from rmqtx.readers.index.index import HEADER
-from rmqtx.readers.index.typed_ids import indexed_end_offset, record_offset
+from rmqtx.readers.index.record_keys import indexed_end_offset, record_offset
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.state_table import FILES as STATE_FILES

@@ -19,13 +19,13 @@ from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, IndexFile
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.index.record_keys import (
     explained_entries,
+    has_typed_ids,
     key_pairs,
     may_lack_entries,
     tag_pairs,
     typed_id_pairs,
     unique_key_pairs,
 )
-from rmqtx.readers.index.typed_ids import has_typed_ids
 from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s

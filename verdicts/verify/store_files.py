@@ -11,7 +11,7 @@ import numpy as np
 from rmqtx.readers.cursors.cursors import read_cursors
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.index.index_search import open_index
-from rmqtx.readers.index.typed_ids import record_offset
+from rmqtx.readers.index.record_keys import record_offset
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
