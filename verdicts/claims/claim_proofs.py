@@ -27,8 +27,7 @@ from rmqtx.readers.rocksdb.rocksdb import open_database
 from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
-from rmqtx.verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
-from rmqtx.verdicts.claims.log_claims import LogClaims
+from rmqtx.verdicts.claims.log_claims import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim, LogClaims
 from rmqtx.verdicts.missing.missing_ranges import (
     SEARCHED_BYTES_MAX,
     STALE_RUN_MIN,

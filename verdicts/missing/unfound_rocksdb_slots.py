@@ -1,7 +1,7 @@
 """Slots of queues in RocksDB whose record is missing, as `missing_ranges.unfound_slots` finds them in files.
 
 The database is opened once for each range of the log. For a remote store this would copy the database each time, so
-only its newest slots are read there (`claims_of_queues.py`).
+only its newest slots are read there (`log_claims.py`).
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ import pytest
 from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.claims.claim_proofs import broken_claim_findings, broken_claims
-from rmqtx.verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX
-from rmqtx.verdicts.claims.log_claim import QUEUE
-from rmqtx.verdicts.claims.log_claims import log_claims
+from rmqtx.verdicts.claims.log_claims import QUEUE, QUEUES_ASKED_MAX, log_claims
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
