@@ -30,7 +30,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
-from rmqtx.verdicts.check.decisions import is_expired
+from rmqtx.verdicts.check.check_rules import is_expired
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG

@@ -30,7 +30,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
-from rmqtx.verdicts.check.decisions import is_expired
+from rmqtx.verdicts.check.check_rules import is_expired
 
 #: How long the held values last after the end of a hold, for a late release.
 SPARE_MS = 24 * HOUR_MS

@@ -19,8 +19,7 @@ from rmqtx.readers.model.identities import OFFSET_DIGITS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.audit.logged_events import Event, traced_events
-from rmqtx.verdicts.check.check_rules import age_may_equal
-from rmqtx.verdicts.check.decisions import is_younger
+from rmqtx.verdicts.check.check_rules import age_may_equal, is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies
 from rmqtx.verdicts.model.replicas import originals

@@ -1,4 +1,8 @@
-"""The differences between versions in the broker's check of half messages, as data.
+"""The rules of the broker's check of half messages: what differs between versions, as data, and the tests of its loop.
+
+The tests are about one half message that no op has ended. They accept the numbers of one half, to play half by half
+(`half_queue_check.py`), or arrays, to calculate all open halves of a queue at once (`discard_rounds.py`). A truth is a
+bool for numbers and an array of bools for arrays.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener, read at
 the tag of each version; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard,
@@ -9,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.releases import (
     AGE_MAY_EQUAL,
     CHECK_INFLATES,
@@ -25,7 +31,14 @@ from rmqtx.readers.model.releases import (
     dotted,
 )
 from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.model.check_stop import CheckStop
+
+_SLEEP_WITHOUT_OPS_MS = 1_000
+#: `may_equal` of the checks that go through records without copies: of RocksDB, and of the timers before 4.3.
+RECORD_AGE_MAY_EQUAL = False
+Number = int | Int64s
+Truth = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +106,36 @@ def supposed_version(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) 
     why = "" if stopped is None else ", by which its check is stopped"
     words = f"the rules of {dotted(chosen)} are assumed{why}; if it is another one, add --broker-version X.Y.Z"
     return chosen, f"the broker's version is {known}: {words}"
+
+
+def is_spent(checks: Number, settings: CheckSettings) -> Truth:
+    """Whether it has had all its checks: the check discards it before any other test (needDiscard)."""
+    return checks >= settings.check_max
+
+
+def is_expired(age_ms: Number, reserved_ms: Number) -> Truth:
+    """Whether it was born longer ago than fileReservedTime: the check skips it, which discards it too (needSkip)."""
+    return age_ms > reserved_ms
+
+
+def is_stored_since(store_time_ms: Number, begin_ms: int) -> Truth:
+    """Whether it was stored after the round began, as the round's own copies are: the round ends there."""
+    return store_time_ms >= begin_ms
+
+
+def is_younger(age_ms: Number, immunity_ms: Number, may_equal: Truth) -> Truth:
+    """Whether it is too young, or still immune. `may_equal`: also at the age that equals the time (`age_may_equal`)."""
+    return age_ms < immunity_ms + may_equal  # both are whole milliseconds
+
+
+def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) -> Truth:
+    """Whether a half without its own immunity is too young: the round ends there, and all halves after it wait.
+
+    A half from a producer with a clock that is ahead is not too young.
+    """
+    return (age_ms >= 0) & is_younger(age_ms, settings.time_out_ms, rules.age_may_equal)
+
+
+def wait_for_ops_ms(rules: CheckRules) -> int:
+    """Return how long the loop waits for more ops before it decides without one; almost 0 before 5.1.0."""
+    return _SLEEP_WITHOUT_OPS_MS if rules.reads_lists else 1

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC
-from rmqtx.verdicts.check.check_rules import CheckRules
-from rmqtx.verdicts.check.decisions import (
+from rmqtx.verdicts.check.check_rules import (
+    CheckRules,
     is_expired,
     is_spent,
     is_stored_since,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from rmqtx.verdicts.check.decisions import RECORD_AGE_MAY_EQUAL, is_younger
+from rmqtx.verdicts.check.check_rules import RECORD_AGE_MAY_EQUAL, is_younger
 
 #: Keys that the RocksDB check reads at a time.
 KEYS_PER_SCAN = 2_000

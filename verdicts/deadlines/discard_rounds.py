@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.verdicts.check.check_rules import CheckRules
-from rmqtx.verdicts.check.decisions import (
+from rmqtx.verdicts.check.check_rules import (
+    CheckRules,
     is_expired,
     is_spent,
     is_stored_since,

@@ -27,9 +27,15 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import (
+    CheckRules,
+    check_rules,
+    is_stored_since,
+    is_waited_for,
+    supposed_version,
+    wait_for_ops_ms,
+)
 from rmqtx.verdicts.check.check_stops import stopping_versions
-from rmqtx.verdicts.check.decisions import is_stored_since, is_waited_for, wait_for_ops_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.steps import Stop

@@ -19,7 +19,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from rmqtx.readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
-from rmqtx.verdicts.check.decisions import RECORD_AGE_MAY_EQUAL, is_younger
+from rmqtx.verdicts.check.check_rules import RECORD_AGE_MAY_EQUAL, is_younger
 from rmqtx.verdicts.transactions.chains import Chains
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, are_among, int64s
 from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.old_tables.beside_log import NONE
-from rmqtx.verdicts.check.decisions import is_younger
+from rmqtx.verdicts.check.check_rules import is_younger
 from rmqtx.verdicts.check.stored_records import are_askable
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.chains import Chains

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
-from rmqtx.verdicts.check.decisions import is_expired
+from rmqtx.verdicts.check.check_rules import is_expired
 from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, SLAVE, UNASKED_ENDS, WORDS, Event, Why
 from rmqtx.verdicts.model.state import State
