@@ -30,13 +30,12 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.log_copies import NEEDED_OF_SHARED, with_log_copies
 from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded
-from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.model.witnesses import Witnesses, tied_groups
 from rmqtx.verdicts.transactions.judge import chosen_schema
 
 #: Log bytes whose transactions are judged at once.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rmqtx.readers.jobs.spool import Spool
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.model.witnesses import op_numbers
 
 #: Of op marks whose half copy is not in their split.
 WAITING_MARKS = "marks-waiting"

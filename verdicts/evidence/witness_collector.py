@@ -18,8 +18,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, ids_of, keys_of
 from rmqtx.readers.model.tables import MARKS
-from rmqtx.verdicts.evidence.belonging import op_numbers
-from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
 
 _SCHEMAS = {
     "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,

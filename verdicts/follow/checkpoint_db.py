@@ -31,11 +31,10 @@ from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.evidence.belonging import op_numbers
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED
 from rmqtx.verdicts.follow.segment_notes import Place
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision
-from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
 
 #: A change of the file format changes this number.
 FORMAT_VERSION = 10

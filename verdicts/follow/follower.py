@@ -25,7 +25,6 @@ from rmqtx.readers.model.identities import identities, identity_hashes
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.causes.judging import Judging
-from rmqtx.verdicts.evidence.belonging import tied_groups
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of
 from rmqtx.verdicts.follow.change_feed import ChangeFeed, require_no_feed
@@ -34,6 +33,7 @@ from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, F
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
+from rmqtx.verdicts.model.witnesses import tied_groups
 
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000

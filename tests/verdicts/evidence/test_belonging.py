@@ -7,7 +7,7 @@ import pytest
 from rmqtx.readers.log.transaction_records import scan_halves
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.local_audit import tied_partitions
-from rmqtx.verdicts.evidence.belonging import op_numbers, tied_groups
+from rmqtx.verdicts.model.witnesses import op_numbers, tied_groups
 from tests.forge.stores import opened
 
 
