@@ -22,7 +22,7 @@ from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.ends.taken_numbers import first_that_names, named_numbers
-from rmqtx.verdicts.model.half_numbers import NO_SLOT, NOWHERE, HalfNumbers
+from rmqtx.verdicts.model.verdict_inputs import NO_SLOT, NOWHERE, HalfNumbers
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 _EMPTY = np.empty(0, np.int64)

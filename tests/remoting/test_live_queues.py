@@ -19,7 +19,7 @@ from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
-from rmqtx.verdicts.model.half_numbers import NOWHERE
+from rmqtx.verdicts.model.verdict_inputs import NOWHERE
 from tests.forge.stores import copy_of
 from tests.remoting.fake import Answer, FakeServer, response
 

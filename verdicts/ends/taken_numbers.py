@@ -26,7 +26,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, joined_numbers, last_half_offset
-from rmqtx.verdicts.model.half_numbers import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
+from rmqtx.verdicts.model.verdict_inputs import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
 _EMPTY = np.empty(0, np.int64)

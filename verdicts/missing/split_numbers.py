@@ -18,7 +18,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import Queue, open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
-from rmqtx.verdicts.model.half_numbers import NO_SLOT
+from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 
 _SLOTS_AT_ONCE = 1 << 20
 

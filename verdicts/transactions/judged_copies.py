@@ -16,9 +16,8 @@ from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqtx.verdicts.check.check_rules import age_may_equal
-from rmqtx.verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
 from rmqtx.verdicts.model.predicted import NEVER, READ_EVENTS, Event
-from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_inputs import FILLER_SLOT, UNKNOWN_SLOT, StoreView
 from rmqtx.verdicts.transactions.chains import Chains, Group
 from rmqtx.verdicts.transactions.design_tables import OtherDesigns
 from rmqtx.verdicts.transactions.shared_numbers import (

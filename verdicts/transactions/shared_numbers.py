@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.verdicts.model.half_numbers import HalfNumbers
-from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_inputs import HalfNumbers, StoreView
 from rmqtx.verdicts.transactions.chains import Chains
 
 #: An op follows its decision within the batch interval plus this time.
