@@ -20,7 +20,7 @@ from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
-from rmqtx_cli.pages.deadlines import in_text
+from rmqtx_cli.pages.headlines import in_text
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.near import did_you_mean

@@ -24,7 +24,7 @@ from rmqtx_cli.options.asking import answered, typed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.streams import open_stream
-from rmqtx_cli.pages.deadlines import deadline_text
+from rmqtx_cli.pages.headlines import deadline_text
 from rmqtx_cli.sources.transaction_page import write_page
 from rmqtx_cli.words import say
 from rmqtx_cli.words.durations import duration_text

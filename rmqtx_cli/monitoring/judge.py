@@ -8,7 +8,7 @@ from enum import IntEnum
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Memory, Numbers, StoreNumbers, ends_gone
 from rmqtx_cli.monitoring.remembered import Became
-from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
+from rmqtx_cli.pages.headlines import IF_STARTED, in_text
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
 

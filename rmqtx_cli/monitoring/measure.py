@@ -21,8 +21,7 @@ from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, Place, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
-from rmqtx_cli.pages.check_alive import stopped_sentence
-from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
+from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences, stopped_sentence
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.words.text import of_group

@@ -12,7 +12,7 @@ from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.monitoring.samples import store_samples
 from rmqtx_cli.pages.causes import STRENGTH_WORDS
-from rmqtx_cli.pages.deadlines import IF_STARTED
+from rmqtx_cli.pages.headlines import IF_STARTED
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text

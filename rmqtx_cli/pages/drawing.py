@@ -21,7 +21,7 @@ from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.causes import cause_line
-from rmqtx_cli.pages.deadlines import deadline_text, next_text
+from rmqtx_cli.pages.headlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.of_old_stores import flag_text, has_only_prepared
 from rmqtx_cli.words.text import escaped

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx.verdicts.model.predicted import REFUSED, SLAVE, Prediction
+from rmqtx.verdicts.check.check_stops import remedies
+from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS, REFUSED, SLAVE, Prediction
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.next_commands import next_line
-from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped, group_words, of_group
+from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.verdicts.deadlines.deadline import Deadline
     from rmqtx.verdicts.model.check_stop import CheckStop
 
 _NAMED_MAX = 3
+#: What a prediction assumes, in a few words.
+_ASSUMED = {"settings": "settings", "version": "release", "log": "a log without damage"}
+#: The condition under which a deadline is true while the broker is stopped.
+IF_STARTED = "if the broker starts now"
 
 
 def pending_sentence(
@@ -120,3 +127,111 @@ def answer_lines(
     if next_line is not None and (is_urgent or not stops):
         yield next_line
     yield from next_lines(stops[0], live) if is_of_this_store else check_lines(stops, counts_of, live)
+
+
+def check_sentence(stop: CheckStop, counts: tuple[int, int] | None = None) -> str:
+    """Where a check is stopped, since when and why.
+
+    `counts`: the pending transactions that it never reaches, and all pending transactions of the store.
+    """
+    whose = "" if stop.transaction_id is None else f"transaction {stop.transaction_id}: "
+    return stopped_sentence(stop, counts, f" ({whose}{stop.why})")
+
+
+def stopped_sentence(stop: CheckStop, counts: tuple[int, int] | None, why: str = "") -> str:
+    """Where a check is stopped and since when. `counts`: as in `check_sentence`."""
+    since = "" if stop.since_ms is None else f" since {time_text(stop.since_ms)}"
+    what = "no half message from there on is checked"
+    if counts is not None:
+        never, pending = counts
+        what = f"{never} of {pending} pending transactions are never checked"
+    return f"the check is stopped at {stop.place}{since}{why}: {what}"
+
+
+def check_lines(
+    stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]] | None, live: str | None = None,
+    shown: Collection[str] = (), at_ms: int | None = None,
+) -> Iterator[str]:
+    """A sentence about each stopped check, and the commands to type next; nothing if no check is stopped.
+
+    `counts_of`: see `never_asked_counts`; None where the counts are unknown. `shown`: transactions shown already.
+    `live`: the options that connect to the same brokers, None for files. `at_ms`: see `next_line`.
+    """
+    for stop in stops:
+        yield f"{stop.store}: {check_sentence(stop, None if counts_of is None else counts_of(stop.store))}"
+        yield from next_lines(stop, live, shown, at_ms)
+
+
+def next_lines(
+    stop: CheckStop, live: str | None = None, shown: Collection[str] = (), at_ms: int | None = None
+) -> Iterator[str]:
+    """The commands to type for a stopped check, one in each line.
+
+    `live`: the options that connect to the same brokers, None for files. `shown`: transactions shown already.
+    """
+    if live is not None:
+        found = remedies(stop, live, None, shown)
+    else:
+        place = f"--store {quoted(stop.store)}"
+        found = remedies(stop, place, f" {place} --to DIR", shown)
+    yield from (next_line(command, comment, at_ms) for command, comment in found)
+
+
+def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:
+    """The pending transactions of a store that the check never reaches, and all its pending transactions."""
+    pending = rows.filter(pc.and_(pc.equal(rows["store"], store), pc.equal(rows["state"], State.PENDING)))
+    never = sum("never_asked" in flags for flags in pending["flags"].to_pylist())
+    return never, pending.num_rows
+
+
+def deadline_text(deadline: Deadline, now_ms: int) -> str:
+    """When the broker discards a transaction, and why; or why it never does, or why that is unknown."""
+    if deadline.discard_at_ms is None:
+        assert deadline.why is not None
+        return f"{'never' if deadline.why.is_known else 'unknown'}: {deadline.why.text}"
+    when = f"{time_text(deadline.discard_at_ms)}, {in_text(deadline.discard_at_ms, now_ms)}"
+    cause = "it is then older than fileReservedTime" if deadline.is_expired else "all its checks are then used up"
+    started = "" if deadline.is_running else f", {IF_STARTED}"
+    later = " or a round later" if deadline.may_be_later else ""
+    asked = ", and no producer is asked before"
+    if deadline.checks_to_come:
+        asked = f", after {count(deadline.checks_to_come, 'more check')} without an answer"
+    return f"{when}{later}{started}: {cause}{asked}"
+
+
+def _event_text(event: str | None) -> str | None:
+    """What happens next, in words; nothing if the deadline has all, or if it is not known."""
+    return None if event in (None, NextEvent.NONE, NextEvent.UNKNOWN) else EVENTS[NextEvent(event)]
+
+
+def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -> str:
+    """What the broker does next with a transaction, when, what an answer does then, and what is assumed; or nothing."""
+    event = _event_text(transaction["next_event"])
+    if event is None:
+        return ""
+    time_ms = transaction["next_event_at_ms"]
+    when = "" if time_ms is None else f"{',' if ',' in event else ''} {in_text(time_ms, now_ms)}"
+    started = f" {IF_STARTED}" if when and not deadline.is_running else ""
+    answer = EFFECTS.get(transaction["answer_effect"])
+    effect = "" if answer is None else f"; {answer}"
+    assumed = ", ".join(_ASSUMED[name] for name in deadline.assumed)
+    return f"{event}{when}{started}{effect}{f' (assumed: {assumed})' if assumed else ''}"
+
+
+def in_text(time_ms: int, now_ms: int) -> str:
+    """The time until a moment: "in 5m", or "now" where it has passed."""
+    return f"in {duration_text(time_ms - now_ms)}" if time_ms > now_ms else "now"
+
+
+def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: int) -> Iterator[str]:
+    """The first deadline of pending transactions: one line for running brokers, one for stopped ones."""
+    pending = rows.filter(pc.equal(rows["state"], State.PENDING)).select(["store", "transaction_id", "discard_at_ms"])
+    for is_running in (True, False):
+        roots = [root for root, known in predicted.items() if known.is_running is is_running]
+        mine = [row for row in pending.to_pylist() if row["store"] in roots and row["discard_at_ms"] is not None]
+        if not mine:
+            continue
+        first = min(mine, key=lambda row: (row["discard_at_ms"], row["transaction_id"]))
+        started = "" if is_running else f", {IF_STARTED}"
+        time_ms = first["discard_at_ms"]
+        yield f"the broker discards the first of them {in_text(time_ms, now_ms)}, at {time_text(time_ms)}{started}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.pages.check_alive import check_sentence
+from rmqtx_cli.pages.headlines import check_sentence
 from rmqtx_cli.report.document import Drawing, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import cursor_drawing, way_drawing
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx.verdicts.model.strength import Strength
 from rmqtx_cli.pages.causes import counts_lines
-from rmqtx_cli.pages.check_alive import check_sentence, next_lines
-from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
+from rmqtx_cli.pages.headlines import check_sentence, next_lines, passed_sentences, refused_sentences
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered

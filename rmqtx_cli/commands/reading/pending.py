@@ -24,9 +24,15 @@ from rmqtx_cli.commands.declared.look import PendingCommand, PendingOptions
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.ordering import names_of, oldest_first
-from rmqtx_cli.pages.check_alive import never_asked_counts
-from rmqtx_cli.pages.deadlines import deadline_lines
-from rmqtx_cli.pages.headlines import answer_lines, passed_lines, pending_sentence, refused_lines, slave_sentences
+from rmqtx_cli.pages.headlines import (
+    answer_lines,
+    deadline_lines,
+    never_asked_counts,
+    passed_lines,
+    pending_sentence,
+    refused_lines,
+    slave_sentences,
+)
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.durations import parse_duration_ms

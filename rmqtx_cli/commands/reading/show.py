@@ -33,8 +33,8 @@ from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.pager import paged
 from rmqtx_cli.output.port import chosen_format
 from rmqtx_cli.output.views import transactions_view
-from rmqtx_cli.pages.check_alive import check_lines
 from rmqtx_cli.pages.drawing import Known, PageForm, draw, with_events
+from rmqtx_cli.pages.headlines import check_lines
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, opener_of

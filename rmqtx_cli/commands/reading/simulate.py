@@ -32,7 +32,7 @@ from rmqtx_cli.options.next_commands import next_lines
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import View
-from rmqtx_cli.pages.check_alive import check_lines
+from rmqtx_cli.pages.headlines import check_lines
 from rmqtx_cli.pages.simulation_views import (
     SimulationCounts,
     asking_line,

@@ -33,7 +33,7 @@ from rmqtx_cli.commands.declared.repair import CursorCommand
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain
-from rmqtx_cli.pages.check_alive import check_sentence
+from rmqtx_cli.pages.headlines import check_sentence
 from rmqtx_cli.sources.offline import locked_offline
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.near import did_you_mean

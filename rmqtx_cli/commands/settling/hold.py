@@ -18,7 +18,7 @@ from rmqtx_cli.commands.declared.settle import HoldCommand
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.listing import concluded
-from rmqtx_cli.pages.deadlines import deadline_lines
+from rmqtx_cli.pages.headlines import deadline_lines
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.sources.source import refuse_file_options
