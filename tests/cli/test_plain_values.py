@@ -9,7 +9,7 @@ import typer
 from typer import main as typer_main
 
 from rmqtx_cli.commands.by_name import CommandsByName
-from rmqtx_cli.options.plain_values import PlainValue
+from rmqtx_cli.options.command_tree import PlainValue
 
 VALUES = (
     "", "0", "7", "-1", "007", "1.5", "1e3", " 5", "10m", "jsonl", "JSONL", "/", "/nowhere/x", "a\0b", "9" * 30, None,
