@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.moments import is_time, timestamp_name
 from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
-from rmqtx_cli.output.pieces import pieces
+from rmqtx_cli.output.streams import pieces
 from rmqtx_cli.words.text import fully_escaped
 
 if TYPE_CHECKING:

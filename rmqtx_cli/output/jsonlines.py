@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 from rmqtx.verdicts.audit.provenance import METADATA_KEY
 from rmqtx_cli.output.jsontext import json_rows, text_bytes
-from rmqtx_cli.output.pieces import pieces
+from rmqtx_cli.output.streams import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Streams for results: stdout, a terminal, or a file that is written whole or not at all."""
+"""Streams for results: stdout, a terminal, or a file that is written whole or not at all; batches in parts that fit."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.readers.storage.temporary import temporary_beside
 from rmqtx_cli.words import progress
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Permissions of files that may contain message bodies or keys: readable for the owner only.
 PRIVATE = 0o600
+#: Rows that are turned into text at once: fewer if they have long lists of evidence.
+PIECE_ROWS_MAX = 8_192
+_PIECE_ROWS_MIN = 512
+_PIECE_BYTES = 4 << 20
 
 
 def is_stdout(output: Path | None) -> bool:
@@ -92,3 +99,11 @@ def is_on_terminal(stream: object) -> bool:
 def is_special(file: Path) -> bool:
     """Whether the path is a pipe, a device or a directory."""
     return file.exists() and not file.is_file()
+
+
+def pieces(batch: pa.RecordBatch, rows_max: int = PIECE_ROWS_MAX) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch in parts; none for an empty batch."""
+    fitting = batch.num_rows * _PIECE_BYTES // max(1, batch.nbytes)
+    rows_max = min(rows_max, max(_PIECE_ROWS_MIN, fitting))
+    for first in range(0, batch.num_rows, rows_max):
+        yield batch.slice(first, rows_max)

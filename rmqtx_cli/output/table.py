@@ -15,8 +15,7 @@ from tabulate import tabulate
 
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.output.fitting import Fitted, fitted
-from rmqtx_cli.output.pieces import pieces
-from rmqtx_cli.output.streams import is_on_terminal
+from rmqtx_cli.output.streams import is_on_terminal, pieces
 from rmqtx_cli.output.views import Column, Row, View
 from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.text import cut, width, wrapped
