@@ -1,8 +1,8 @@
-"""A cause of unusual transactions, as a value: the releases that have it, its rule, its rivals, what to do."""
+"""A cause of unusual transactions, as a value: releases and settings that have it, its rule, its rivals, what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,24 @@ import numpy.typing as npt
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.needs import Need, all_hold
 from rmqtx.verdicts.model.group_habits import Members
 from rmqtx.verdicts.model.store_evidence import FILES, StoreEvidence
 from rmqtx.verdicts.model.strength import Strength
 
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+_FLUSHES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+_OFF = ("false", "true")
+#: Settings that a cause may need: the values that brokers accept, the default first. Source: common/BrokerConfig.java,
+#: store/config/MessageStoreConfig.java.
+VALUES: dict[str, tuple[str, ...]] = {
+    "brokerRole": _ROLES,
+    "enableLmq": _OFF,
+    "enableMultiDispatch": _OFF,
+    "enableSlaveActingMaster": _OFF,
+    "flushDiskType": _FLUSHES,
+    "transRocksDBEnable": _OFF,
+    "transientStorePoolEnable": _OFF,
+}
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
 Support = npt.NDArray[np.int8]
 NONE, FITS, PROVES = 0, 1, 2
@@ -40,6 +53,48 @@ SLAVE_NOTE = (
     "for slaves 5.5.0 or later: those of 5.3.2 and 5.3.3 refuse topics with attributes, those of 5.3.4 and 5.4.0 "
     "delete their topics at each synchronisation"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A setting that a cause needs, with the values that fit."""
+
+    key: str
+    fitting: tuple[str, ...]
+
+    @property
+    def default(self) -> str:
+        """The value without a line in broker.conf."""
+        return VALUES[self.key][0]
+
+    @property
+    def text(self) -> str:
+        """The setting as text: "transientStorePoolEnable true (default: false)"."""
+        return f"{self.key} {' or '.join(self.fitting)} (default: {self.default})"
+
+    def holds(self, conf: Mapping[str, str] | None) -> bool | None:
+        """Whether a configuration fits; None if the configuration is unknown.
+
+        Source: common/MixAll.java properties2Object; a switch other than `true` is off, another unknown word leaves the
+        default.
+        """
+        if conf is None:
+            return None
+        value = conf.get(self.key, self.default)
+        if VALUES[self.key] is _OFF:
+            value = "true" if value.lower() == "true" else "false"
+        return (value if value in VALUES[self.key] else self.default) in self.fitting
+
+
+def need(key: str, *fitting: str) -> Need:
+    """Return a need; without values the switch must be on."""
+    return Need(key, fitting or ("true",))
+
+
+def all_hold(needs: Iterable[Need], conf: Mapping[str, str] | None) -> bool | None:
+    """Whether a configuration fits all needs; None if that is unknown."""
+    found = [one.holds(conf) for one in needs]
+    return False if False in found else None if None in found else True
 
 
 @dataclass(frozen=True, slots=True)

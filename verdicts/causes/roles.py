@@ -14,10 +14,9 @@ from rmqtx.readers.model.releases import (
     SLAVE_REFUSES_TYPES,
     Change,
 )
-from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, releases_text
+from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, need, releases_text
 from rmqtx.verdicts.causes.checks import checks_begin_again
 from rmqtx.verdicts.causes.evidence import Evidence, Records
-from rmqtx.verdicts.causes.needs import need
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Change
-from rmqtx.verdicts.causes.cause import Cause, Support, fits
+from rmqtx.verdicts.causes.cause import Cause, Support, all_hold, fits, need
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import transactions_named
-from rmqtx.verdicts.causes.needs import all_hold, need
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
