@@ -7,7 +7,6 @@ from rmqtx.verdicts.causes import (
     checks,
     clients,
     copies,
-    cursors,
     op_messages,
     prepared_records,
     proxies,
@@ -21,7 +20,7 @@ from rmqtx.verdicts.causes import (
 from rmqtx.verdicts.causes.cause import Cause
 
 _FAMILIES = (
-    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
+    second_decisions, checks, op_messages, copies, roles, clients, settings, broker_logs, rocksdb,
     prepared_records, proxies, shared_groups, traces,
 )  # fmt: skip
 
