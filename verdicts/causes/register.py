@@ -8,9 +8,8 @@ from rmqtx.verdicts.causes import (
     clients,
     copies,
     op_messages,
-    prepared_records,
+    other_designs,
     proxies,
-    rocksdb,
     roles,
     second_decisions,
     settings,
@@ -20,8 +19,8 @@ from rmqtx.verdicts.causes import (
 from rmqtx.verdicts.causes.cause import Cause
 
 _FAMILIES = (
-    second_decisions, checks, op_messages, copies, roles, clients, settings, broker_logs, rocksdb,
-    prepared_records, proxies, shared_groups, traces,
+    second_decisions, checks, op_messages, copies, roles, clients, settings, broker_logs, other_designs,
+    proxies, shared_groups, traces,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}
