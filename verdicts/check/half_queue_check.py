@@ -23,7 +23,7 @@ from rmqtx.verdicts.check.check_rules import (
     is_younger,
     wait_for_ops_ms,
 )
-from rmqtx.verdicts.check.slot_reads import SlotRead
+from rmqtx.verdicts.check.slots import SlotRead
 from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
 from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
 

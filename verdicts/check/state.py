@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.verdicts.check.slot_reads import SlotRead
+from rmqtx.verdicts.check.slots import SlotRead
 
 #: A message with properties longer than their two-byte length field allows is refused.
 PROPERTIES_BYTES_MAX = 32_767

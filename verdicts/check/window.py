@@ -19,12 +19,16 @@ from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_que
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.verdicts.check.check_rules import CheckRules
-from rmqtx.verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
 from rmqtx.verdicts.check.slots import (
+    NEVER_READABLE,
     CheckedSlots,
+    LogPlaces,
+    SlotRead,
     checked_slots,
     numbers_of_own,
+    passed_slots,
     records_of,
+    slot_reads,
     slots_without_record,
     unqueued,
 )
