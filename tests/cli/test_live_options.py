@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx_cli.commands.by_name import typer_function
 from rmqtx_cli.main import app, status_of
-from rmqtx_cli.options.grouped_options import typer_function
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.sources.live_brokers import name_server_addresses, open_live
 
