@@ -10,7 +10,7 @@ import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.index.record_keys import record_offset
-from rmqtx.readers.log.light_queues import PREFIX
+from rmqtx.readers.log.light_queues import PREFIX, light_queues, slot_offsets
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
@@ -21,7 +21,6 @@ from rmqtx.readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from rmqtx.repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
 from rmqtx.repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from rmqtx.repairs.bundles.selection import Selection
-from rmqtx.verdicts.causes.light_queues import light_queues, slot_offsets
 from rmqtx.verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rmqtx.readers.log.light_queues import halves_in_light_queues
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -21,7 +22,6 @@ from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import habits_of
-from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.model.group_habits import Habits

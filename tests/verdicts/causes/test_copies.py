@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rmqtx.readers.log.light_queues import halves_in_light_queues
 from rmqtx.readers.store.store import open_store
-from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.verdicts.causes.diagnosed import diagnosed, strengths
