@@ -168,13 +168,14 @@ def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: 
         place += len(found)
 
 
-def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[bytes]:
+def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace, end: int | None = None) -> Iterator[bytes]:
     """Yield every record of the commit log from an offset on, one by one; for brokers that do not serve a queue.
 
-    `file_bytes`: length of a file of the log; a blank record ends it.
+    `file_bytes`: length of a file of the log; a blank record ends it. `end`: of the part that is read; the end of the
+    log without it.
     Raises: LogTooLong if there are too many bytes to read.
     """
-    end = int(broker.runtime()["commitLogMaxOffset"])
+    end = int(broker.runtime()["commitLogMaxOffset"]) if end is None else end
     if end - begin > _WALKED_BYTES_MAX:
         raise LogTooLong(f"{end - begin} bytes of the log of {broker.root} are too many to read", actual=end - begin)
     place = begin

@@ -12,6 +12,7 @@ still in the broker's memory (5.1.0+).
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -376,26 +377,41 @@ class LiveWitnesses:
         except OpsUnreadable:
             self._walk_to_ops(first, end - begin, wanted)
 
-    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> int:
-        """Keep op messages; return the number after the last one of the op queue, 0 without any."""
-        end = 0
+    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> Int64s:
+        """Keep op messages; return the numbers of those of queue 0."""
+        numbers = [np.zeros(0, np.int64)]
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             block = block.take(block.topic_is(OP_TOPIC))
-            end = max([end, *(block.header("queue_offset")[block.header("queue_id") == 0] + 1).tolist()])
+            numbers.append(block.header("queue_offset")[block.header("queue_id") == 0].astype(np.int64))
             self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
             self._check_ops.append(block.take(block.header("queue_offset") >= self._checked_ops_from()))
-        return end
+        return np.concatenate(numbers)
 
     def _walk_to_ops(self, offset: int, count: int, wanted: IntegerSet) -> None:
-        """Read the ops of a broker that does not serve their queue: from all records after the first half copy."""
-        facts = self._facts
+        """Read the ops of a broker that does not serve their queue: from all records after the first half copy.
+
+        Numbers of the queue that no op message has are a gap: 4.3.0 keeps the slots of those that a power loss took.
+        Also records before the first half copy are read, if the check has not read all op messages that they may have.
+        """
+        facts, begin, end = self._facts, offset, self._end_of_ops()
+
+        def walk(first: int, stop: int | None) -> Int64s:
+            return self._add_ops(walked(self._broker, first, facts.log_file_bytes, self._pace, stop), wanted)
+
         try:
-            end = self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
-            if 0 < end < self._end_of_ops():  # 4.3.0 keeps the slots of op messages that a power loss took
-                self._reads.gaps.append(UnreadEntries(OP_TOPIC, 0, end, self._end_of_ops()))
+            numbers = walk(offset, None)
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
             facts.add_missing("this broker does not serve its op queue")
+            return
+        if numbers.min(initial=end) > self._checked_ops_from():
+            with contextlib.suppress(LogTooLong):
+                begin = facts.log_begin_offset
+                numbers = np.concatenate([walk(begin, offset), numbers])
+        known_from = numbers.min(initial=end) if begin else facts.op_begin
+        lacking = np.setdiff1d(np.arange(known_from, end), numbers)
+        for run in np.split(lacking, np.flatnonzero(np.diff(lacking) != 1) + 1) if len(lacking) else ():
+            self._reads.gaps.append(UnreadEntries(OP_TOPIC, 0, int(run[0]), int(run[-1]) + 1))
 
     # -- the check ------------------------------------------------------------------------------------------------
 

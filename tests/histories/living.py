@@ -155,6 +155,10 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
         yield what, *_both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks)
+        # How often: the wire has less, and rmqtx says so.
+        names = {row["transaction_id"] for row in of_half_queue if row["state"] != "UNDECIDABLE"}
+        for _ in names.intersection(row["transaction_id"] for row in said if row["state"] == "UNDECIDABLE"):
+            yield f"{what} undecidable", "", ""
     for row, found in zip(live, shown, strict=False):
         mine = [one for one in found if one["transaction_id"] == row["transaction_id"]]
         yield "live show", *_both(mine, [row], broker.root, broker.root)

@@ -365,6 +365,32 @@ def test_op_messages_that_a_power_loss_took_are_missed_where_the_op_queue_is_not
     assert "ROLLED_BACK" not in audit([store], one.settings_of).table()["state"].to_pylist()
 
 
+@pytest.mark.parametrize("lost", ["one between two others", "each"])
+def test_op_messages_that_a_power_loss_took_are_missed_also_before_others_and_without_any(
+    lost: str, tmp_path: Path, client: Client
+) -> None:
+    """4.3.0 gives the next op message a number behind theirs; without any, the log shows no number at all."""
+    one = Served("common-4.3.0", tmp_path, client)
+    with open_queue(one.store, OP_TOPIC, 0) as queue:
+        _, offsets, _, _ = queue.read(queue.min_offset, queue.max_offset)
+    assert len(offsets) > 2
+    rows = range(len(offsets)) if lost == "each" else [len(offsets) // 2]
+    for row in rows:
+        file = tmp_path / "store" / "commitlog" / f"{0:020d}"
+        topic_at = file.read_bytes().index(OP_TOPIC.encode(), int(offsets[row]))
+        damage.write_bytes(file, topic_at, b"X" * len(OP_TOPIC))
+    one.answers.store = store = open_store(tmp_path / "store")
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with FakeServer(one.answers) as server:
+        reading = live_lookups.audit([Broker(client, server.address, "broker-a", "c")])
+    assert [found.code for found in reading.findings if found.code == "entries-unread"]
+    live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+    files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
+    certain = {name for name, state in live.items() if state != "UNDECIDABLE"}
+    assert {name: live[name] for name in certain} == {name: files[name] for name in certain}
+    assert "UNDECIDABLE" in live.values()
+
+
 class WithExpiredRecords(StoreBroker):
     """As 4.9.7 after it has deleted the first file of its log: the half queue still counts from 0, and the record at
     commit-log offset 0 is given as the first bytes of the file that is left (tests/brokers/forcing, test_guards_slow).
