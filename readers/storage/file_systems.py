@@ -13,8 +13,16 @@ from collections.abc import Iterable
 
 from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import as_text
-from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, name_of, normalised, uri_of
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import (
+    DirectoryEntry,
+    FileSystem,
+    is_uri,
+    joined,
+    name_of,
+    normalised,
+    unreadable,
+    uri_of,
+)
 
 _MAGIC = re.compile(r"[*?[]")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import unreadable
 from rmqtx.readers.storage.runs import LOCAL
 
 #: For reads that fail where the bytes must be loaded first.

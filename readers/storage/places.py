@@ -2,7 +2,7 @@
 
 A place is text, as in rows, so that it can be joined, compared and pickled. The path in a URI is not decoded, as in
 `aws s3` and Spark: `%25` is three characters of a key's name. The code that opens a URI is in `remote_files.py`,
-which is loaded at the first URI.
+which is loaded at the first URI. What the operating system refuses to read is never reported as missing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import os
 import re
+import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -24,6 +26,8 @@ _URI = re.compile(
 _AUTHORITY = re.compile(r"([\w.~-]+@)?[\w.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
 _JOINED_KEPT = 4_096
 _SECRET = re.compile(r"key|secret|token|passw|credential|sas|sig", re.IGNORECASE)
+READ_ADVICE = "run as the broker's user"
+_READ_AND_SEARCH = os.R_OK | os.X_OK
 
 
 class Uri(NamedTuple):
@@ -177,3 +181,45 @@ def identity_of(place: str) -> str:
     return place if is_uri(place) else os.path.realpath(place)
 
 
+def unreadable(place: str | os.PathLike[str], error: OSError, verb: str = "read") -> UnreadableFile:
+    """Return the error for a file or directory that could not be read."""
+    name = as_text(place)
+    if isinstance(error, PermissionError):
+        return _denied(name)
+    return UnreadableFile(f"cannot {verb} {name}: {error.strerror}", file=name)
+
+
+def _denied(name: str) -> UnreadableFile:
+    advice = None if is_uri(name) else READ_ADVICE
+    return UnreadableFile(f"cannot read {name}: permission denied", file=name, advice=advice)
+
+
+def require_readable(place: str, depth: int = 0, leaves_out: Collection[str] = ()) -> None:
+    """Require that this user may read a local file, or a directory and what is below it, down to `depth` levels.
+
+    `leaves_out`: names directly in the directory that are not tested.
+    A place that does not exist is skipped. Links are followed, and a special file is not tested.
+    Raises: UnreadableFile.
+    """
+    try:
+        mode = os.stat(place).st_mode  # noqa: PTH116  # a command asks for dozens of files
+    except PermissionError as error:
+        raise _denied(as_text(place)) from error
+    except (OSError, ValueError):  # ValueError: a name with a zero byte
+        return
+    is_directory = stat.S_ISDIR(mode)
+    if not is_directory and not stat.S_ISREG(mode):
+        return
+    if not os.access(place, _READ_AND_SEARCH if is_directory else os.R_OK, effective_ids=True):
+        raise _denied(as_text(place))
+    if is_directory and depth:
+        for name in _listed(place):
+            if name not in leaves_out:
+                require_readable(f"{place}/{name}", depth - 1)
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208  # as above
+    except OSError:  # a running broker deletes expired queues
+        return []

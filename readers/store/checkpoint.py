@@ -14,7 +14,7 @@ from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from rmqtx.readers.model.tables import CHECKPOINT
 from rmqtx.readers.storage.opening import open_file
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import unreadable
 from rmqtx.readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.storage.file_systems import files_of
-from rmqtx.readers.storage.places import FileSystem
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import FileSystem, unreadable
 from rmqtx.readers.store.store import Store
 
 #: Larger than the offsets of a million queues; a larger file is not a configuration file.

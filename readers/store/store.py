@@ -25,8 +25,15 @@ from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.storage.file_systems import ListedOnce, files_of
 from rmqtx.readers.storage.opening import open_together
-from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
-from rmqtx.readers.storage.refused import require_readable, unreadable
+from rmqtx.readers.storage.places import (
+    DirectoryEntry,
+    FileSystem,
+    is_uri,
+    joined,
+    normalised,
+    require_readable,
+    unreadable,
+)
 from rmqtx.readers.storage.segments import (
     Segment,
     SegmentedLog,

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from rmqtx.readers.model.errors import NotAStore, SourceError
-from rmqtx.readers.storage.places import FileSystem, joined, name_of, parent_of
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import FileSystem, joined, name_of, parent_of, unreadable
 from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.

@@ -16,7 +16,7 @@ from rmqtx.readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSu
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import NAMES_ADVICE, OFFSET_DIGITS, offset_of
 from rmqtx.readers.model.units import time_text
-from rmqtx.readers.storage.refused import ADVICE
+from rmqtx.readers.storage.places import READ_ADVICE
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.place_search import PLACES_ADVICE, PlaceSearch
@@ -103,8 +103,8 @@ def not_found(
         )
     unread = f"no transaction {_quoted(identity)} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
-        places = [f"{finding.file}: {finding.actual}".removesuffix(f" - {ADVICE}") for finding in unreadable]
-        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=ADVICE)
+        places = [f"{finding.file}: {finding.actual}".removesuffix(f" - {READ_ADVICE}") for finding in unreadable]
+        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=READ_ADVICE)
     places = [f"{missing.what} ({missing.store})" for missing in reading.missing] or list(map(_place, hiding))
     return EvidenceMissing(
         f"{unread}: {_few(places)}", advice="search a backup or a slave; rmqtx verify lists the missing parts"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed
 from rmqtx.readers.model.errors import BadText, UnreadableFile
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import unreadable
 
 PROOF_VERSION = 1
 #: The columns of TRANSACTIONS that a verdict of a proof has beside its witnesses.

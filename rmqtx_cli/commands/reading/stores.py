@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from rmqtx.readers.model.errors import BadRequest, NotAStore, SourceError
 from rmqtx.readers.storage.file_systems import expand, files_of
-from rmqtx.readers.storage.places import FileSystem, joined
-from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.places import FileSystem, joined, unreadable
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
