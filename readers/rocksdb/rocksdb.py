@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import MissingLibrary, SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.storage.opening import open_file
 from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.store import Store
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqtx.readers.model.errors import UnreadableFile
-from rmqtx.readers.storage.opening import open_file
 from rmqtx.readers.storage.places import DirectoryEntry, joined, uri_of
 from rmqtx.readers.storage.remote_systems import as_os_error, opened
+from rmqtx.readers.storage.segments import open_file
 
 _KEPT_CONTENT_BYTES_MAX = 4 << 20
 

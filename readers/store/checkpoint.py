@@ -13,8 +13,8 @@ from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from rmqtx.readers.model.tables import CHECKPOINT
-from rmqtx.readers.storage.opening import open_file
 from rmqtx.readers.storage.places import unreadable
+from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(

@@ -24,7 +24,6 @@ from pathlib import Path
 from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.storage.file_systems import ListedOnce, files_of
-from rmqtx.readers.storage.opening import open_together
 from rmqtx.readers.storage.places import (
     DirectoryEntry,
     FileSystem,
@@ -41,6 +40,7 @@ from rmqtx.readers.storage.segments import (
     is_without_data,
     list_segments,
     misnamed_segments,
+    open_together,
     skipped_files,
     with_frames,
 )

@@ -34,8 +34,7 @@ from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.opening import open_file
-from rmqtx.readers.storage.segments import SEGMENT_NAME
+from rmqtx.readers.storage.segments import SEGMENT_NAME, open_file
 
 _WINDOW_BYTES = 8 << 20
 #: No broker accepts a larger message (maxMessageSize is 4 MiB by default).

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import RmqtxError
-from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.spark_tasks.session.tasks import cores_count

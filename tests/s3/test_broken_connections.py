@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rmqtx.readers.storage.opening import open_file
 from rmqtx.readers.storage.remote_systems import as_os_error
+from rmqtx.readers.storage.segments import open_file
 from tests.cli.conftest import Run, rmqtx
 
 __all__ = ["rmqtx"]

@@ -12,8 +12,8 @@ import pytest
 
 from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
 from rmqtx.readers.storage.file_systems import expand
-from rmqtx.readers.storage.opening import open_file
 from rmqtx.readers.storage.places import normalised
+from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.stores import settings_of
