@@ -141,7 +141,7 @@ class CheckWindows:
         Raises: as `check_window`.
         """
         records: list[Block] | None = [] if self._with_records and queue_id == 0 else None
-        window = self._window(rules, queue_id, half_cursor, op_cursor, records)
+        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor, records, self._start)
         if records is not None:
             self._records = records
         if not self._store.in_use:
@@ -151,14 +151,13 @@ class CheckWindows:
     def take(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
         """Return the kept window, or a new one; none is kept after this. Raises: as `check_window`."""
         kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
-        return self._window(rules, queue_id, half_cursor, op_cursor) if kept is None else kept
+        if kept is not None:
+            return kept
+        return check_window(self._store, rules, queue_id, half_cursor, op_cursor, start=self._start)
 
-    def _window(
-        self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
-        records: list[Block] | None = None,
-    ) -> CheckWindow:
-        start = NextStart(self._conf, self.log_cut)
-        return check_window(self._store, rules, queue_id, half_cursor, op_cursor, records, start)
+    @property
+    def _start(self) -> NextStart:
+        return NextStart(self._conf, self.log_cut)
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:
         """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.

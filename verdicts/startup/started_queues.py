@@ -397,7 +397,10 @@ def queue_reach(store: Store, without: Iterable[QueueName] = ()) -> QueueReach:
 
 
 def _known_reaches(store: Store) -> dict[QueueName, QueueReach]:
-    return _REACHES.of(store, lambda: dict(_queue_reaches(store)))
+    known = _REACHES.of(store, dict)
+    if not known:
+        known.update(dict(_queue_reaches(store)))  # nothing, if one cannot be read
+    return known
 
 
 def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
