@@ -6,7 +6,7 @@
 DIRECTORY gets the sdist, the wheel with its bill of materials (CycloneDX), the locks of core, exporter, host and spark
 (pylock.toml, resolved as of the time of the commit), with --wheelhouse an archive of wheels for hosts without a
 network, and SHA256SUMS. Each file depends on the commit alone: the time in archives is that of the commit, and younger
-packages are ignored.
+packages are ignored, also those of the tools that build.
 
 Status 0: built, checked by twine, and equal in both builds. 1: a file differs, or a check failed. 2: not a clean clone.
 """
@@ -50,13 +50,23 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-class Tools:
-    """The tools of the build, in an environment of their own that is made once."""
+def as_of(epoch: int) -> str:
+    """Return the time of the commit as uv reads it."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def __init__(self, directory: Path, *names: str) -> None:
-        venv.create(directory, with_pip=True, clear=True)
+
+class Tools:
+    """The tools of the build as of the time of the commit, in an environment of their own that is made once."""
+
+    def __init__(self, directory: Path, epoch: int, *names: str) -> None:
+        for place in (directory / "first", directory):
+            venv.create(place, with_pip=True, clear=place == directory / "first")
         self._bin = directory / "bin"
-        run(self._bin / "pip", "install", "--quiet", *(names or TOOLS))
+        run(directory / "first/bin/pip", "install", "--quiet", "uv>=0.9")
+        run(
+            directory / "first/bin/uv", "pip", "install", "--quiet", "--python", self._bin / "python",
+            "--exclude-newer", as_of(epoch), *(names or TOOLS),
+        )  # fmt: skip
 
     def __call__(self, name: str, *arguments: str | Path, cwd: Path = ROOT, **environment: str) -> str:
         """Return what a tool printed."""
@@ -104,11 +114,10 @@ def with_file(wheel: Path, name: str, content: bytes) -> None:
 def lock(tools: Tools, name: str, extras: tuple[str, ...], epoch: int, target: Path, form: str) -> Path:
     """Resolve the dependencies as of the time of the commit, with a hash for each file."""
     chosen = [part for extra in extras for part in ("--extra", extra)]
-    until = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     file = target / (f"pylock.{name}.toml" if form == "pylock.toml" else f"requirements.{name}.txt")
     tools(
         "uv", "pip", "compile", "pyproject.toml", *chosen, "--universal", "--python-version", OLDEST_PYTHON,
-        "--no-header", "--exclude-newer", until, "--generate-hashes", "--format", form, "--quiet",
+        "--no-header", "--exclude-newer", as_of(epoch), "--generate-hashes", "--format", form, "--quiet",
         "--output-file", file,
     )  # fmt: skip
     return file
@@ -152,13 +161,15 @@ def build(tools: Tools, source: Path, target: Path, epoch: int, *, with_wheelhou
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch:
         raw = Path(scratch) / "raw"
-        tools("python", "-m", "build", "--sdist", "--outdir", raw, source, SOURCE_DATE_EPOCH=str(epoch))
+        common = ("-m", "build", "--installer", "uv", "--outdir")
+        when = {"SOURCE_DATE_EPOCH": str(epoch), "UV_EXCLUDE_NEWER": as_of(epoch)}
+        tools("python", *common, raw, "--sdist", source, **when)
         sdist = target / next(raw.iterdir()).name
         normal_tar(next(raw.iterdir()), sdist, epoch)
         with tarfile.open(sdist) as archive:
             archive.extractall(scratch, filter="data")
         unpacked = Path(scratch) / sdist.name.removesuffix(".tar.gz")
-        tools("python", "-m", "build", "--wheel", "--outdir", target, unpacked, SOURCE_DATE_EPOCH=str(epoch))
+        tools("python", *common, target, "--wheel", unpacked, **when)
         wheel = next(target.glob("*.whl"))
         for name, extras in EXTRAS.items():
             lock(tools, name, extras, epoch, target, "pylock.toml")
@@ -189,7 +200,7 @@ def main() -> int:
         parser.error("there are changes that are not committed; commit them, or build from a clean clone")
     epoch = int(run("git", "log", "-1", "--format=%ct"))
     with tempfile.TemporaryDirectory() as scratch:
-        tools = Tools(Path(scratch) / "tools")
+        tools = Tools(Path(scratch) / "tools", epoch)
         builds = [options.directory.resolve(), *([] if options.once else [Path(scratch) / "second"])]
         for number, target in enumerate(builds):
             clone = Path(scratch) / f"clone{number}"

@@ -8,7 +8,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PACKAGE_VERSION := $(shell echo $(VERSION) | sed 's/\(a\|b\|rc\)\([0-9]*\)$$/~\1\2/')
 MAINTAINER ?= The maintainers of rmqtx <rmqtx@localhost>
 dist/% $(RELEASE)/%: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
-SAME_TAR = tar --format=gnu --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner
+SAME_TAR = tar --format=gnu --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX
 SUMS = cd dist && sha256sum $$(find * -prune -type f ! -name SHA256SUMS | sort) > SHA256SUMS && ls -l $(notdir $@)
 
 $(RELEASE)/tree.done: $(HEAD) $(FROM)/tree.py $(FROM)/build.py
@@ -32,16 +32,18 @@ DEB := dist/rmqtx_$(PACKAGE_VERSION)_amd64.deb
 deb: $(DEB) ## a Debian package (dpkg-deb), checked by lintian where it is installed
 $(DEB): $(RELEASE)/tree.done $(FROM)/root.sh $(FROM)/config.toml $(wildcard $(FROM)/deb/* deploy/systemd/*)
 	@$(FROM)/root.sh $(TREE) $(RELEASE)/deb lib/systemd/system
-	@mkdir -p $(RELEASE)/deb/DEBIAN $(RELEASE)/deb/usr/share/doc/rmqtx $(RELEASE)/deb/usr/share/lintian/overrides
-	@cp $(FROM)/deb/copyright $(RELEASE)/deb/usr/share/doc/rmqtx/
-	@cp $(FROM)/deb/lintian-overrides $(RELEASE)/deb/usr/share/lintian/overrides/rmqtx
+	@install -d -m 755 $(RELEASE)/deb/DEBIAN $(RELEASE)/deb/usr/share/doc $(RELEASE)/deb/usr/share/doc/rmqtx $(RELEASE)/deb/usr/share/lintian \
+		$(RELEASE)/deb/usr/share/lintian/overrides
+	@install -m 644 $(FROM)/deb/copyright $(RELEASE)/deb/usr/share/doc/rmqtx/
+	@install -m 644 $(FROM)/deb/lintian-overrides $(RELEASE)/deb/usr/share/lintian/overrides/rmqtx
 	@printf 'rmqtx (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md of this version.\n\n -- %s  %s\n' '$(PACKAGE_VERSION)' \
-		'$(MAINTAINER)' "$$(date -uRd @$$SOURCE_DATE_EPOCH)" | gzip -9n > $(RELEASE)/deb/usr/share/doc/rmqtx/changelog.gz
-	@sed -e 's/@VERSION@/$(PACKAGE_VERSION)/' -e 's/@MAINTAINER@/$(MAINTAINER)/' -e "s/@SIZE@/$$(du -ks $(RELEASE)/deb | cut -f1)/" \
-		$(FROM)/deb/control > $(RELEASE)/deb/DEBIAN/control
-	@cp $(FROM)/deb/conffiles $(RELEASE)/deb/DEBIAN/
+		'$(MAINTAINER)' "$$(LC_ALL=C date -uRd @$$SOURCE_DATE_EPOCH)" | gzip -9n > $(RELEASE)/deb/usr/share/doc/rmqtx/changelog.gz
+	@size=$$(cd $(RELEASE)/deb && find usr etc lib -printf '%y %s\n' | awk '{ all += $$1 == "f" ? int(($$2 + 1023) / 1024) : 1 } END { print all }'); \
+		sed -e 's/@VERSION@/$(PACKAGE_VERSION)/' -e 's/@MAINTAINER@/$(MAINTAINER)/' -e "s/@SIZE@/$$size/" $(FROM)/deb/control > $(RELEASE)/deb/DEBIAN/control
+	@install -m 644 $(FROM)/deb/conffiles $(RELEASE)/deb/DEBIAN/
 	@install -m 755 $(FROM)/deb/postinst $(FROM)/deb/prerm $(FROM)/deb/postrm $(RELEASE)/deb/DEBIAN/
-	@cd $(RELEASE)/deb && find usr etc lib -type f -print0 | sort -z | xargs -0 md5sum > DEBIAN/md5sums
+	@cd $(RELEASE)/deb && find usr etc lib -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums
+	@chmod 644 $(RELEASE)/deb/DEBIAN/control $(RELEASE)/deb/DEBIAN/md5sums $(RELEASE)/deb/usr/share/doc/rmqtx/changelog.gz
 	@dpkg-deb --root-owner-group -Zxz -z2 --build $(RELEASE)/deb $@ > /dev/null
 	@! command -v lintian > /dev/null || lintian --fail-on error,warning $@
 	@$(SUMS)
@@ -58,11 +60,11 @@ $(RPM): $(RELEASE)/tree.done $(FROM)/root.sh $(FROM)/config.toml $(wildcard $(FR
 	@! command -v rpmlint > /dev/null || rpmlint --config $(FROM)/rpm/rpmlint.toml $@
 	@$(SUMS)
 
-# BASE is an image by its digest, NAME@sha256:...; without it a root of Debian is made (mmdebstrap).
+# BASE is an image by its digest, NAME@sha256:...; without it a root of Debian is made from the packages of base.packages.
 IMAGE := dist/rmqtx-$(VERSION)-image.tar
 .PHONY: image
-image: $(IMAGE) ## a container image (buildah); BASE=NAME@sha256:DIGEST, else on a root of Debian that mmdebstrap makes
-$(IMAGE): $(RELEASE)/tree.done deploy/container/Dockerfile $(FROM)/base.sh
+image: $(IMAGE) ## a container image (buildah); BASE=NAME@sha256:DIGEST, else on a small root of Debian
+$(IMAGE): $(RELEASE)/tree.done deploy/container/Dockerfile $(FROM)/base.sh $(FROM)/base.packages
 	@case "$(BASE)" in '' | *@sha256:*) ;; *) echo "make: BASE is an image by its digest: NAME@sha256:DIGEST" >&2; exit 2;; esac
 	@rm -f $@ $(RELEASE)/base.tar
 	@if test -n "$(BASE)"; then tar -cf $(RELEASE)/base.tar -T /dev/null; else $(FROM)/base.sh $(RELEASE)/base.tar; fi

@@ -77,7 +77,7 @@ def main() -> int:
     epoch = int(run("git", "log", "-1", "--format=%ct"))
     shutil.rmtree(tree, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
-        tools = Tools(Path(scratch) / "tools", "uv>=0.9")
+        tools = Tools(Path(scratch) / "tools", epoch, "uv>=0.9")
         given = os.environ.get("RMQTX_INTERPRETER")
         if not given:
             tools("uv", "python", "install", "--quiet", "--no-bin", "--install-dir", scratch, PYTHON)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import io
 import os
 import re
 import shlex
 import subprocess
+import sys
 import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -123,3 +129,50 @@ def test_the_one_file_runs_nothing_of_another_user(tmp_path: Path) -> None:
     done = started(file, HOME=str(tmp_path))
     assert (done.returncode, done.stdout) == (10, "")
     assert "belongs to another user" in done.stderr
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[str]:
+    """The address of a mirror of Debian with one package."""
+    package = tmp_path / "served/debian/pool/one.deb"
+    package.parent.mkdir(parents=True)
+    package.write_bytes(b"one")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/debian"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        (b"one", "one", ""),
+        (b"two", "one", "not " + hashlib.sha256(b"two").hexdigest()),
+        (b"one", "two", "404"),
+        (b"one", "", "names no file"),
+    ],
+)  # fmt: skip
+def test_only_a_package_with_its_digest_is_fetched(
+    content: bytes, name: str, words: str, mirror: str, tmp_path: Path
+) -> None:
+    listed = tmp_path / "list"
+    line = f"{hashlib.sha256(content).hexdigest()}  debian/pool/{name}.deb\n"
+    listed.write_text(f"# In Debian at 20261130T000000Z.\n{line if name else ''}")
+    done = subprocess.run(
+        [sys.executable, RELEASE / "debian.py", listed, tmp_path / "to"], capture_output=True, text=True, check=False,
+        env={**os.environ, "RMQTX_MIRROR": mirror},
+    )  # fmt: skip
+    assert (done.returncode, words in done.stderr) == (1 if words else 0, True)
+    assert [file.read_bytes() for file in (tmp_path / "to").rglob("*")] == ([] if words else [b"one"])
+
+
+def test_lists_of_debian_name_packages_and_sources_by_digest() -> None:
+    for name, suffix in (("base.packages", r"\.deb"), ("interpreter.sources", r"\.(dsc|tar\.xz)")):
+        first, *lines = (RELEASE / name).read_text("utf-8").splitlines()
+        assert re.search(r" in Debian at \d{8}T\d{6}Z\.$", first)
+        assert len(lines) > 6
+        form = re.compile(rf"[0-9a-f]{{64}}  debian(-security)?/pool/\S+{suffix}")
+        assert [one for one in lines if not form.fullmatch(one)] == []
