@@ -61,6 +61,25 @@ def test_a_package_without_a_licence_is_found(candidate: Any, tmp_path: Path) ->
         candidate.bill()
 
 
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_packages_that_differ_between_two_clones_are_found(candidate: Any, tmp_path: Path, is_equal: bool) -> None:
+    candidate.scratch = tmp_path.parent / f"{tmp_path.name}-scratch"
+    clone = candidate.clone = candidate.scratch / "clone"
+    clone.mkdir(parents=True)
+    names = ("chart", "deb", "image", "onefile", "rpm")
+    rules = "onefile deb rpm chart:\n\t@echo $@ > dist/new-$@\nimage:\n\t@echo {} > dist/new-$@\n"
+    (clone / "Makefile").write_text(rules.format("image" if is_equal else "$$$$"))
+    who = ["-c", "user.name=release", "-c", "user.email=release@localhost"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "version"]):
+        subprocess.run(["git", *words], cwd=clone, check=True)
+    if is_equal:
+        assert candidate.packages() == f"{', '.join(f'new-{one}' for one in names)}: equal in both builds"
+        assert len((tmp_path / "SHA256SUMS").read_text().splitlines()) == 7
+    else:
+        with pytest.raises(candidate.failed, match="two builds differ: new-image; built"):
+            candidate.packages()
+
+
 @pytest.mark.parametrize("version", ["1.0", "v1.0.0", "1.0.0rc1 --upload"])
 def test_a_version_of_another_form_is_refused(version: str, tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), version, str(tmp_path / "new")]

@@ -4,8 +4,9 @@
     python3 deploy/release/candidate.py VERSION DIRECTORY        for example 1.0.0rc1 /tmp/candidate
 
 The version is set in the clone only. DIRECTORY gets the files of deploy/release/build.py, which builds twice, compares
-and runs `twine check`, and licences.tsv (each package of the bill of materials with its licence). Then the wheelhouse
-is installed into an empty environment without an index, and the session of README.md is run there.
+and runs `twine check`, licences.tsv (each package of the bill of materials with its licence), and the files of `make
+onefile deb rpm image chart`, which are built in two clones and compared. The wheelhouse is installed into an empty
+environment without an index, and the session of README.md is run there and by the one file.
 
 Status 0: every check at the end is ok. 1: one is not, or could not be made. 2: a command line that cannot be used.
 """
@@ -13,10 +14,12 @@ Status 0: every check at the end is ok. 1: one is not, or could not be made. 2: 
 from __future__ import annotations
 
 import argparse
+import filecmp
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -28,6 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = "examples/orders-5.3.3.tar.xz"
+PACKAGES = ("onefile", "deb", "rpm", "image", "chart")
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
 
@@ -114,9 +118,7 @@ class Candidate:
             rows.append((one["name"], one.get("version", ""), licence))
         nameless = [f"{name} {version}" for name, version, licence in rows if not (version and licence)]
         (self.target / "licences.tsv").write_text("".join("\t".join(row) + "\n" for row in sorted(rows)), "utf-8")
-        digest = hashlib.sha256((self.target / "licences.tsv").read_bytes()).hexdigest()
-        with (self.target / "SHA256SUMS").open("a") as sums:
-            sums.write(f"{digest}  licences.tsv\n")
+        self._list("licences.tsv")
         if not rows or nameless:
             raise Failed(f"without a version or a licence: {', '.join(nameless) or 'no package is listed'}")
         return f"{len(rows)} packages, each with a licence (licences.tsv)"
@@ -142,14 +144,44 @@ class Candidate:
 
     def demo(self) -> str:
         """The session of README.md, which has a time of its own, prints what the page shows."""
-        place = self.scratch / "demo"
+        return self._session(self.environment / "bin/rmqtx")
+
+    def packages(self) -> str:
+        """One file, Debian package, RPM, image and chart have the same bytes from two clones."""
+        made = []
+        for number in range(2):
+            clone = self.scratch / f"packages{number}"
+            run("git", "clone", "--quiet", "--no-local", self.clone, clone, cwd=self.scratch)
+            shutil.copytree(self.target, clone / "dist", copy_function=shutil.copyfile)  # newer than the commit
+            run("make", f"PYTHON={sys.executable}", *PACKAGES, cwd=clone)
+            made.append({one.name: one for one in (clone / "dist").iterdir() if not (self.target / one.name).exists()})
+        unlike = [name for name, one in made[0].items() if not filecmp.cmp(one, made[1][name], shallow=False)]
+        for name, one in sorted(made[0].items()):
+            shutil.copy2(one, self.target)
+            self._list(name)
+        if unlike or len(made[0]) != len(PACKAGES):
+            raise Failed(f"two builds differ: {', '.join(unlike)}; built: {', '.join(made[0])}")
+        return f"{', '.join(sorted(made[0]))}: equal in both builds"
+
+    def one_file(self) -> str:
+        """The session of README.md prints the same by the one file."""
+        return self._session(self._one("*-linux-x86_64"), RMQTX_UNPACKED=str(self.scratch / "unpacked"))
+
+    def _list(self, name: str) -> None:
+        """Add a file to the digests."""
+        digest = hashlib.sha256((self.target / name).read_bytes()).hexdigest()
+        with (self.target / "SHA256SUMS").open("a") as sums:
+            sums.write(f"{digest}  {name}\n")
+
+    def _session(self, program: Path, **environment: str) -> str:
+        place = Path(tempfile.mkdtemp(dir=self.scratch))
         with tarfile.open(self.clone / EXAMPLE) as archive:
             archive.extractall(place, filter="data")
         page = (self.clone / "README.md").read_text("utf-8")
         steps = re.findall(r"^```console\n\$ rmqtx (.*)\n((?:.*\n)*?)```$", page, re.MULTILINE)
+        environment["XDG_STATE_HOME"] = str(self.scratch / "state")
         for command, shown in steps:
-            program = self.environment / "bin/rmqtx"
-            printed = run(program, *command.split(), cwd=place, XDG_STATE_HOME=str(self.scratch / "state"))
+            printed = run(program, *command.split(), cwd=place, **environment)
             if [one.rstrip() for one in printed.splitlines()] != [one.rstrip() for one in shown.splitlines()]:
                 raise Failed(f"rmqtx {command} prints another text than README.md:\n{printed}")
         if not steps:
@@ -197,7 +229,8 @@ def main() -> int:
         checks: list[tuple[str, Callable[[], str]]] = [
             ("clean tree", one.is_clean), ("version in a clone", one.make_clone), ("changes", one.notes),
             ("two builds", one.build), ("digests", one.sums), ("modules", one.sdist), ("bill of materials", one.bill),
-            ("wheelhouse", one.install), ("doctor", one.doctor), ("demo", one.demo),
+            ("wheelhouse", one.install), ("doctor", one.doctor), ("demo", one.demo), ("packages", one.packages),
+            ("demo of one file", one.one_file), ("all digests", one.sums),
         ]  # fmt: skip
         results = []
         for name, check in checks:
@@ -206,7 +239,7 @@ def main() -> int:
                 results.append(("ok", name, check()))
             except (Failed, OSError, ValueError) as failure:
                 results.append(("FAILED", name, str(failure)))
-                if check in (one.is_clean, one.make_clone, one.build, one.install):
+                if check in (one.is_clean, one.make_clone, one.build, one.install, one.packages):
                     break  # what follows needs it
     for status, name, text in results:
         print(f"{status:<6}  {name:<18}  {text}")
