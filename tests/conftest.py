@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).resolve().parents[1]
+# Without pyspark, as in `make test-lowest`, no module of Spark asks for the moment.
+_MOMENTS = [place for place in MOMENTS if "spark" not in place or find_spec("pyspark")]
 
 # What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -78,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def one_moment() -> Iterator[None]:
     """Stores are read soon after the corpus was written, or when a test says, which lies before."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in MOMENTS:
+        for place in _MOMENTS:
             patch.setattr(place, moment_of)
         yield
 
@@ -94,7 +97,7 @@ def _one_moment() -> Iterator[None]:
 def real_moment() -> Iterator[None]:
     """Stores are read when they are read."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in MOMENTS:
+        for place in _MOMENTS:
             patch.setattr(place, lambda store: store.taken_time_ms)
         yield
 
