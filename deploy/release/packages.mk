@@ -70,6 +70,7 @@ $(IMAGE): $(RELEASE)/tree.done deploy/container/Dockerfile $(FROM)/base.sh $(FRO
 	@if test -n "$(BASE)"; then tar -cf $(RELEASE)/base.tar -T /dev/null; else $(FROM)/base.sh $(RELEASE)/base.tar; fi
 	@buildah build --quiet --timestamp $$SOURCE_DATE_EPOCH $${BASE:+--build-arg BASE=$(BASE)} \
 		-f deploy/container/Dockerfile --format docker -t docker-archive:$@:rmqtx:$(VERSION) $(RELEASE) > /dev/null
+	@$(PYTHON) $(FROM)/same_image.py $@
 	@$(SUMS)
 
 CHART := dist/rmqtx-chart-$(VERSION).tgz

@@ -13,6 +13,7 @@ Status 0: built. 1: a step failed, or a file needs a later glibc than its host h
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import re
 import shutil
@@ -53,6 +54,16 @@ import sys
 from rmqtx_cli.entry import run
 sys.exit(run())
 """
+
+
+def record_what_is_left(tree: Path) -> None:
+    """Take files that were left out, and what names the place of this build, from the lists of the packages."""
+    for record in tree.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
+        for name in ("direct_url.json", "uv_cache.json"):
+            (record.parent / name).unlink(missing_ok=True)
+        lines = record.read_text("utf-8").splitlines(keepends=True)
+        packages = record.parent.parent
+        record.write_text("".join(line for line in lines if (packages / next(csv.reader([line]))[0]).exists()), "utf-8")
 
 
 def strip(tree: Path) -> dict[int, list[str]]:
@@ -96,6 +107,7 @@ def main() -> int:
         shutil.rmtree(cache)
     kept.rename(tree / "bin/python3")
     needed = strip(tree)
+    record_what_is_left(tree)
     # A cache that is never compared with its source: the same bytes at any time and in any place.
     run(
         tree / "bin/python3", "-IB", "-m", "compileall", "-q", "-f", "-j0", "--invalidation-mode", "unchecked-hash",

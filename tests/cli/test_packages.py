@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import json
 import os
 import re
 import shlex
@@ -176,3 +177,30 @@ def test_lists_of_debian_name_packages_and_sources_by_digest() -> None:
         assert len(lines) > 6
         form = re.compile(rf"[0-9a-f]{{64}}  debian(-security)?/pool/\S+{suffix}")
         assert [one for one in lines if not form.fullmatch(one)] == []
+
+
+def _image(file: Path, name: str) -> None:
+    """An image as buildah writes it, in the container of this name."""
+    configuration = {"container": name, "config": {"Hostname": name, "User": "3000:3000"}, "os": "linux"}
+    data = json.dumps(configuration).encode()
+    config = f"{hashlib.sha256(data).hexdigest()}.json"
+    manifest = [{"Config": config, "RepoTags": ["rmqtx:1"], "Layers": ["one.tar"]}]
+    with tarfile.open(file, "w") as archive:
+        for member, content in ((config, data), ("one.tar", b"layer"), ("manifest.json", json.dumps(manifest).encode())):
+            info = tarfile.TarInfo(member)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def test_images_of_two_containers_are_the_same(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.tar" for name in ("a", "b")]
+    for file in files:
+        _image(file, file.stem)
+        subprocess.run([sys.executable, RELEASE / "same_image.py", file], check=True)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with tarfile.open(files[0]) as archive:
+        content = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+    [image] = json.loads(content["manifest.json"])
+    assert (image["RepoTags"], content["one.tar"]) == (["rmqtx:1"], b"layer")
+    assert image["Config"] == f"{hashlib.sha256(content[image['Config']]).hexdigest()}.json"
+    assert json.loads(content[image["Config"]]) == {"config": {"User": "3000:3000"}, "os": "linux"}
