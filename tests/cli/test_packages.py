@@ -186,7 +186,8 @@ def _image(file: Path, name: str) -> None:
     config = f"{hashlib.sha256(data).hexdigest()}.json"
     manifest = [{"Config": config, "RepoTags": ["rmqtx:1"], "Layers": ["one.tar"]}]
     with tarfile.open(file, "w") as archive:
-        for member, content in ((config, data), ("one.tar", b"layer"), ("manifest.json", json.dumps(manifest).encode())):
+        listed = json.dumps(manifest).encode()
+        for member, content in ((config, data), ("one.tar", b"layer"), ("manifest.json", listed)):
             info = tarfile.TarInfo(member)
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
