@@ -246,6 +246,15 @@ FOUND: dict[str, list[Step]] = {
     ],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
+    # A discarded one is committed, and the broker ends with its op message in memory: the records look like those of a
+    # decision that names the discard copy.
+    "committed-late-stopped": [
+        _half(0), _wait(31_000), _CHECK, _wait(61_000), _CHECK, _wait(7_000), _end(0, "commit"), _STOP,
+    ],
+    "committed-late-killed": [
+        _half(0), _half(1), _wait(31_000), _CHECK, _wait(61_000), _CHECK, _wait(7_000), _end(1, "commit"),
+        {"do": "end by kill"},
+    ],
 }  # fmt: skip
 
 
@@ -255,6 +264,8 @@ OPEN: frozenset[tuple[str, str]] = frozenset()
 _OTHER_CONF = {
     "filler-before-discard": {"transactionCheckMax": "2"},
     "young-before-decided": {"transactionTimeOut": "120000"},
+    "committed-late-stopped": {"transactionCheckMax": "1"},
+    "committed-late-killed": {"transactionCheckMax": "1"},
 }
 
 

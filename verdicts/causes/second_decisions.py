@@ -151,12 +151,24 @@ def _op_waited_twice(found: Evidence) -> Support:
 
 
 def _discarded_decided(found: Evidence) -> Support:
-    """A decision after the discard that names the last half copy; one that names the discard copy marks nothing."""
-    return proves(found.flag("commit_after_discard") & ~found.flag("resumed") & ~found.flag("commit_without_op"))
+    """A decision after the discard that names the last half copy; one that names the discard copy marks nothing.
+
+    From 5.1.0 on its op message may have been lost in the broker's memory.
+    """
+    late = found.flag("commit_after_discard")
+    has_op = ~found.flag("commit_without_op")
+    rows = late & ~found.flag("resumed")
+    return fits(rows & (has_op | ~_writes_at_once(found)), rows & has_op)
 
 
 def _discard_copy_decided(found: Evidence) -> Support:
-    return proves(found.flag("commit_after_discard") & found.flag("commit_without_op"))
+    rows = found.flag("commit_after_discard") & found.flag("commit_without_op")
+    return fits(rows, rows & _writes_at_once(found))
+
+
+def _writes_at_once(found: Evidence) -> Bools:
+    """Whether the broker writes an op message when it takes the decision: before 5.1.0."""
+    return found.of_store(lambda one: OP_LISTS.between(one.version_low, one.version_high) is False)
 
 
 def _masked(found: Evidence) -> Support:
@@ -234,6 +246,8 @@ CAUSES = (
         act="before settling a discarded transaction by hand: rmqtx show ID --store STORE",
         change="raise transactionCheckMax or transactionCheckInterval if producers may be away for longer",
         shown_by=("common-4.9.7", "common-5.1.4", "common-5.3.3", "common-5.5.0", "killed-5.3.3"),
+        decides="the COMMIT record: its prepared_transaction_offset is the commit-log offset that the decision names",
+        rivals=("decision-names-discard-copy",),
     ),
     Cause(
         "decision-names-discard-copy", "the decision names the copy in the discard topic, and the broker committed it",
@@ -247,6 +261,8 @@ CAUSES = (
         act="rmqtx audit STORE --where 'flags = masked': the half messages that are hidden",
         change="settle discarded transactions with rmqtx commit, which names the half copy",
         shown_by=("masked-4.9.7", "masked-5.1.4", "masked-5.3.3", "masked-5.5.0"),
+        decides="the COMMIT record: its prepared_transaction_offset is the commit-log offset that the decision names",
+        rivals=("decided-after-discard",),
     ),
     Cause(
         "hidden-by-another-decision",

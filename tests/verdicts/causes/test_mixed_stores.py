@@ -110,6 +110,15 @@ REAL: dict[str, dict[str, dict[int, set[str]]]] = {
         "ops-lost-in-memory": {PROVES: {"op_batch_lost", "pending_late_commit"}},
         "decided-after-discard": {PROVES: {"commit_after_discard"}},
     },
+    # From 5.1.0 on a lost op message leaves the same records.
+    "masked-4.9.7": {
+        "decision-names-discard-copy": {PROVES: {"decision_names_discard"}, FITS: set()},
+        "decided-after-discard": {PROVES: set(), FITS: set()},
+    },
+    "masked-5.3.3": {
+        "decision-names-discard-copy": {PROVES: set(), FITS: {"decision_names_discard"}},
+        "decided-after-discard": {PROVES: set(), FITS: {"decision_names_discard"}},
+    },
 }
 
 
@@ -129,5 +138,5 @@ def test_two_diseases_of_a_real_broker(name: str) -> None:
             ids = rows["transaction_id"].filter(pa.array(support == degree)).to_pylist()
             found = Counter(plans[identity] for identity in ids)
             assert set(found) == expected, word
-            if word != "ops-lost-in-memory":
+            if word != "ops-lost-in-memory" and not name.startswith("masked-"):
                 assert all(found[plan] == all_plans[plan] for plan in expected), word
