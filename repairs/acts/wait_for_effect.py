@@ -147,8 +147,9 @@ class _Watch:
                     if record.queue_offset > act.named.queue_offset and record.queue_offset not in act.closed:
                         act.is_effect_final, act.whole_since = False, None
                         self._close(act, record.queue_offset, record)
-            except RemotingError:
-                return  # the next look-up reports the error
+            except RemotingError:  # the next look-up reports it; a look-up costs a broker more than this
+                time.sleep(max(0.0, end - time.monotonic()))
+                return
 
     def _close(self, act: CheckedAct, queue_offset: int, record: NamedRecord | None) -> None:
         """Close a copy that the check will reach although the transaction is decided; nothing is delivered."""

@@ -21,6 +21,7 @@ from rmqtx.remoting.live import lookups as live_lookups
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.frames import FrameReader, encoded
 from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
@@ -45,6 +46,8 @@ _TIMED = (
     "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.group_watch", "rmqtx.repairs.acts.live_medium",
     "rmqtx.repairs.acts.wait_for_effect", "rmqtx.repairs.receipts.journal", "rmqtx.repairs.receipts.receipts",
 )
+#: Between two looks for the effect of an act nothing happens here, so they are rare.
+_PAUSE_SECONDS = 2.0
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
@@ -110,6 +113,8 @@ def connected(machine: Machine) -> Iterator[Broker]:
         patch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
         for module in _TIMED:
             patch.setattr(f"{module}.time", clock)
+        patch.setattr(wait_for_effect, "_PAUSES_SECONDS", (_PAUSE_SECONDS,))
+        patch.setattr(wait_for_effect, "_TAIL_SECONDS", _PAUSE_SECONDS)
         yield Broker(client, ADDRESS, "broker-a", "DefaultCluster")
 
 

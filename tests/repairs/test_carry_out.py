@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.remoting.protocol.answers import Answer
-from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
 from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
+from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
@@ -453,3 +455,18 @@ def test_what_the_journal_has_for_another_broker_is_not_redelivered(journal: Jou
     (taken,) = checked_acts(orders, medium, QUICK)
     refuse_redelivered_elsewhere([taken], [replace(earlier, outcome=ActOutcome.NOT_SENT, store="b@h:1")], QUICK)
     assert taken.is_allowed
+
+
+def test_a_broker_that_refuses_the_end_of_its_half_queue_is_not_asked_more_often(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker 4.x refuses pulls from the half topic (17) before its first round: only looks show the effect."""
+
+    class Refusing(FakeMedium):
+        def tail(self, transaction_ids: Collection[str]) -> Tail:
+            raise Refused("no topic configuration", code=17)
+
+    monkeypatch.setattr(wait_for_effect, "_PAUSES_SECONDS", (0.1,))
+    medium = Refusing({"T1": row()})
+    act(medium, journal, conduct=Conduct(prove_ms=250))
+    assert medium.looks <= 6

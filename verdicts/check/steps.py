@@ -61,3 +61,17 @@ class Round:
     stop: Stop
     before: CheckState
     state: CheckState
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether it met no half copy and moved nothing: each later round does the same, at any time."""
+        met_none = self.stop in (Stop.END, Stop.UNREADABLE) and all(step.half is None for step in self.steps)
+        return met_none and _moved(self.before) == _moved(self.state)
+
+
+def _moved(state: CheckState) -> tuple[object, ...]:
+    """What a round can move."""
+    return (
+        state.half_cursor, state.half_begin, state.half_end, state.op_cursor, state.undispatched, state.first_file,
+        state.appended,
+    )

@@ -171,7 +171,8 @@ class Outcome:
 def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Outcome]:
     """Return what simulated rounds do with every half copy that the check has not reached yet, by row of the window.
 
-    Playing ends when every copy has its end, and after rounds that end with an exception, which repeat themselves.
+    Playing ends when every copy has its end, and where rounds repeat themselves: that meet no half copy, or end with
+    an exception.
     """
     outcomes, passed = _open_halves(simulated)
     left, aborted = len(outcomes), 0
@@ -191,7 +192,7 @@ def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Ou
             left -= _pass_before(outcomes.values(), played.state.half_cursor, number, played.begin_ms)
         simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
-        if (left <= 0 and not aborted) or aborted == _ABORTED_ROUNDS_MAX:
+        if (left <= 0 and not aborted) or aborted == _ABORTED_ROUNDS_MAX or played.repeats_itself:
             break
     return outcomes
 

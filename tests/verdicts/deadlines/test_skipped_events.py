@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
 
@@ -37,3 +40,21 @@ def test_a_half_that_the_check_passes_is_said_to_be_skipped(
     count = 2 if slot == FILLER else len(places)
     damage.write_bytes(damage.queue_files(root, HALF_TOPIC)[0], first * SLOT.size, slot * count)
     assert skipped(name, root) == [(place, state) for place in places]
+
+
+def test_rounds_that_meet_no_further_half_copy_are_played_once(tmp_path: Path) -> None:
+    """Behind a filler no copy gets a slot: a half message that is put back has no end, whatever the time."""
+    root = copy_of("common-5.3.3", tmp_path)
+    file = damage.queue_files(root, HALF_TOPIC)[0]
+    count = len(file.read_bytes().rstrip(b"\0")) // SLOT.size
+    damage.write_bytes(file, count * SLOT.size, FILLER)
+    store = open_store(root)
+    rows = audit([store], settings_of("common-5.3.3")).table().to_pylist()
+    now_ms = max(copy["store_time_ms"] for row in rows for copy in row["half_copies"]) + 60_000
+    configuration = SimulatedConfiguration("as is", settings_of("common-5.3.3")(store))
+    check = simulated_checks(store, [configuration], check_cursors(store), now_ms)[0][0]
+    assert isinstance(check, Simulated)
+    assert any(outcome.is_open and outcome.checks_to_come_count for outcome in outcomes(check).values())
+    assert check.last is not None
+    assert check.last.repeats_itself
+    assert (check.last.begin_ms - check.begin_ms) // check.settings.interval_ms < 1_000  # of 10,000
