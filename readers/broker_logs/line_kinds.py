@@ -250,4 +250,3 @@ KINDS: tuple[LineKind, ...] = (
         "4.5.0 to 5.5.1", "broker/BrokerController.java, broker/controller/ReplicasManager.java", is_shown=False,
     ),
 )
-BY_WORD: dict[str, LineKind] = {kind.word: kind for kind in KINDS}

@@ -202,9 +202,9 @@ def _bodies_are_readable(block: Block) -> Bools:
     return readable
 
 
-def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
-    """Return the records of a block, which are COMMIT records, as rows of FINALS."""
-    return _rows(block, store, schema)
+def finals_of(block: Block, store: str) -> pa.RecordBatch:
+    """Return the records of a block, which are COMMIT records, as rows of JUDGED_FINALS."""
+    return _rows(block, store, JUDGED_FINALS)
 
 
 def is_final(block: Block) -> Bools:
@@ -323,7 +323,7 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
         found["ops"] = ops_of(block.take(is_op), store)
     finals = _finals_in(block)
     if len(finals):
-        found["finals"] = finals_of(finals, store, JUDGED_FINALS)
+        found["finals"] = finals_of(finals, store)
     is_discard = block.topic_is(DISCARD_TOPIC)
     if is_discard.any():
         found["discards"] = halves_of(block.take(is_discard), store, JUDGED_HALVES)

@@ -100,14 +100,12 @@ class CheckedChange:
 # -- planning ---------------------------------------------------------------------------------------------------------
 
 
-def checked_hold(
-    broker: Broker, hold: Hold | None, now_ms: int, until_ms: int, overrides: Sequence[str] = ()
-) -> CheckedChange:
+def checked_hold(broker: Broker, hold: Hold | None, now_ms: int, until_ms: int) -> CheckedChange:
     """Plan the hold of one broker. `hold`: the one that the journal has; it is extended."""
     found = CheckedChange(broker.root, broker, ActKind.HOLD, until_ms=until_ms, hold=hold)
     try:
         halves = read_open_halves(broker)
-        found.refusals = list(hold_refusals(_situation(found, halves), overrides))
+        found.refusals = list(hold_refusals(_situation(found, halves)))
         if found.refusals:
             return found
         # With the settings before a hold the forecast is short, and the check reaches the same half messages.
@@ -158,12 +156,12 @@ def _ids(forecast: Forecast) -> tuple[str, ...]:
     return tuple(dict.fromkeys(half.transaction_id for half in forecast.halves))
 
 
-def checked_drain(broker: Broker, hold: Hold | None, overrides: Sequence[str] = ()) -> CheckedChange:
+def checked_drain(broker: Broker, hold: Hold | None) -> CheckedChange:
     """Plan the drain of one broker. `hold`: the hold or drain that the journal has."""
     found = CheckedChange(broker.root, broker, ActKind.DRAIN, hold=hold)
     try:
         halves = read_open_halves(broker)
-        found.refusals = list(hold_refusals(_situation(found, halves), overrides))
+        found.refusals = list(hold_refusals(_situation(found, halves)))
         if found.refusals:
             return found
         found.changes = drain_settings(halves.facts.settings, halves.conf, hold)

@@ -8,12 +8,15 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words import say
 
 
-def agreed(question: str, *, advice: str = "--yes acts without asking, --dry-run changes nothing") -> bool:
+def agreed(question: str) -> bool:
     """Ask for confirmation; return whether the answer is yes.
 
-    Raises: BadRequest with the advice if standard input is not a terminal.
+    Raises: BadRequest if standard input is not a terminal.
     """
-    no_terminal = BadRequest("cannot ask for confirmation: standard input is not a terminal", advice=advice)
+    no_terminal = BadRequest(
+        "cannot ask for confirmation: standard input is not a terminal",
+        advice="--yes acts without asking, --dry-run changes nothing",
+    )
     return answered(f"rmqtx: {question}? [y/N]\n", no_terminal)
 
 

@@ -48,16 +48,16 @@ class _Rows:
         times = batch["discard_at_ms"] if "discard_at_ms" in batch.schema.names else pa.nulls(self.count, pa.int64())
         self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
-        self.are_unasked = self._are(batch, "next_event", UNASKED_WORDS)
-        self.are_cut = self._are(batch, "next_event", (NextEvent.CUT,))
-        self.are_unread = self._are(batch, "next_event", (NextEvent.SKIPPED,))
+        self.are_unasked = self._are_next(batch, UNASKED_WORDS)
+        self.are_cut = self._are_next(batch, (NextEvent.CUT,))
+        self.are_unread = self._are_next(batch, (NextEvent.SKIPPED,))
         self._is_known = "next_event" in batch.schema.names and batch["next_event"].null_count < self.count
         self._effects = batch["answer_effect"] if self._is_known else None
 
-    def _are(self, batch: pa.RecordBatch, name: str, values: tuple[str, ...]) -> Bools:
-        if name not in batch.schema.names:
+    def _are_next(self, batch: pa.RecordBatch, events: tuple[str, ...]) -> Bools:
+        if "next_event" not in batch.schema.names:
             return np.zeros(self.count, np.bool_)
-        return np.asarray(pc.is_in(batch[name], value_set=pa.array(values, pa.string()))).astype(np.bool_)
+        return np.asarray(pc.is_in(batch["next_event"], value_set=pa.array(events, pa.string()))).astype(np.bool_)
 
     @property
     def may_be_asked(self) -> Bools:

@@ -21,7 +21,8 @@ def stored(text: str | None) -> str:
 class Mark:
     """One mark of a drawing. Units: `x` and `width` in thousandths of the drawing's width, `height` of its lane's.
 
-    Shape: `kind`: what it stands for, see MARK_KINDS. A mark without a width is a tick.
+    Shape: `kind`: half, check, op, commit, rollback, discard, cursor, pending, span or median; the style sheet has a
+           colour for each. A mark without a width is a tick.
     """
 
     x: float
@@ -29,10 +30,6 @@ class Mark:
     height: float
     kind: str
     title: str = ""
-
-
-#: Kinds of marks; the style sheet has a colour for each.
-MARK_KINDS = ("half", "check", "op", "commit", "rollback", "discard", "cursor", "pending", "span", "median")
 
 
 @dataclass(frozen=True, slots=True)

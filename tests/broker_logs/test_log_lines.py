@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtx.readers.broker_logs.line_kinds import BY_WORD, KINDS
+from rmqtx.readers.broker_logs.line_kinds import KINDS
 from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files
 from rmqtx.readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
 from rmqtx.readers.broker_logs.log_times import parsed_zone, shown_zone_seconds, zone_text
@@ -238,7 +238,7 @@ def test_any_text_is_read_without_an_error(pieces: list[str], rest: bytes) -> No
         assert len(found) <= data.count(b"\n") + 1
         for line in found:
             assert line.log_offset is None or 0 <= line.log_offset < 1 << 63
-            assert line.kind is BY_WORD[line.kind.word]
+            assert [one for one in KINDS if one.word == line.kind.word] == [line.kind]
 
 
 @pytest.mark.slow

@@ -26,7 +26,6 @@ from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_words import RecordWords, words_of
 from rmqtx.readers.log.transaction_records import (
-    JUDGED_FINALS,
     JUDGED_HALVES,
     are_halves,
     finals_of,
@@ -250,7 +249,7 @@ class _Examination:
     def _add_tie(self, named: Block, end: Block, kind: str) -> None:
         root = self._store.root
         copy = identities(halves_of(named, root, JUDGED_HALVES))[0].as_py()
-        rows = {_COMMIT: lambda: finals_of(end, root, JUDGED_FINALS), _ROLLBACK: lambda: rollback_marks(end, root),
+        rows = {_COMMIT: lambda: finals_of(end, root), _ROLLBACK: lambda: rollback_marks(end, root),
                 _OP: lambda: rocksdb_marks(end, root)}[kind]()
         own = pc.coalesce(rows["transaction_id"], rows["fingerprint"])[0].as_py()
         if own is not None and copy is not None and copy != own:
