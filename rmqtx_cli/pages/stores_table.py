@@ -29,7 +29,7 @@ from rmqtx.verdicts.check.state import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.deadlines.possible_starts import refused_by_all
-from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.of_old_stores import has_only_prepared
@@ -137,7 +137,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[StoreRow, list[Fi
     claims = log_claims(store, cursors)
     findings += agreement_findings(store, claims)
     if not are_before_half_topics(words):
-        derived = derived_findings(store, cursors.half, has_halves=False)
+        derived = half_queue_findings(store, cursors.half, has_halves=False)
         beyond = [one for one in derived if one.code == "cursor-beyond-end"]
         findings += still_beyond(store, settings, beyond, is_cut=False)
         findings += _refused_starts(store, settings)

@@ -39,7 +39,7 @@ from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of, future_findings
-from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
@@ -417,7 +417,7 @@ def _cursor_findings(fact: StoreFacts) -> list[Finding]:
     """Return the faults of the check cursor that an audit reports too, as far as queues and files show them."""
     if fact.store.is_remote or fact.past_ms is not None:
         return []
-    return derived_findings(fact.store, fact.cursors.half, has_halves=False)
+    return half_queue_findings(fact.store, fact.cursors.half, has_halves=False)
 
 
 def _return_memory() -> None:

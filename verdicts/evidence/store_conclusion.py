@@ -36,8 +36,9 @@ from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
 from rmqtx.verdicts.ends.unfound_entries import evidence_of_entries
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
 from rmqtx.verdicts.missing.hidden_records import bounded
-from rmqtx.verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
+from rmqtx.verdicts.missing.missing_ranges import missing_bytes
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
@@ -100,7 +101,7 @@ def conclude(
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
             *still_beyond(
                 store, facts.settings,
-                derived_findings(
+                half_queue_findings(
                     store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
                 ),
                 is_cut=bool(splits.damaged),

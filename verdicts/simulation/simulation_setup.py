@@ -25,7 +25,7 @@ from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.index_ids import contradicted_ids
-from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
@@ -157,7 +157,7 @@ def _half_topic_checks(
                 found_stops += stops
             # About the store's own cursor, not about one from the command line.
             own = check_cursors(store)
-            beyond = derived_findings(store, own.half, has_halves=False)
+            beyond = half_queue_findings(store, own.half, has_halves=False)
             findings += op_queue_findings(store, own.op, has_ops=False)
             findings += still_beyond(store, configuration.settings, beyond, is_cut=cut is not None)
 

@@ -47,7 +47,7 @@ from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
-from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
@@ -165,7 +165,7 @@ class Verify:
         conf, settings = dict(self.conf), self.settings_of(store)
         started = known_start(store, check_cursors(store), settings, conf)
         may_be_cut = is_partial or bool(len(ranges.damaged))
-        beyond = derived_findings(store, started.half, has_halves, numbers)
+        beyond = half_queue_findings(store, started.half, has_halves, numbers)
         yield from still_beyond(store, settings, beyond, is_cut=may_be_cut)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))
