@@ -22,7 +22,7 @@ from rmqtx_cli.acting.confirmed_acts import (
     print_act,
     receipts_listing,
 )
-from rmqtx_cli.commands.declared.settle import ApplyCommand
+from rmqtx_cli.commands.declared.plans import ApplyCommand
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.pages.plan_page import apply_command

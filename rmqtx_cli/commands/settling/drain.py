@@ -13,7 +13,7 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.draining import DrainProgress, say_ends
 from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
-from rmqtx_cli.commands.declared.settle import DrainCommand
+from rmqtx_cli.commands.declared.holds import DrainCommand
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms

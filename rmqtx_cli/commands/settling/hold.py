@@ -14,7 +14,7 @@ from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
-from rmqtx_cli.commands.declared.settle import HoldCommand
+from rmqtx_cli.commands.declared.holds import HoldCommand
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.listing import concluded

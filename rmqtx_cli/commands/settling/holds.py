@@ -10,7 +10,7 @@ from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.holds.listed_holds import HOLDS, HoldRow, HoldState, hold_rows, holds_table, is_over
 from rmqtx.repairs.holds.standing_holds import Hold, standing_holds
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx_cli.commands.declared.settle import HoldsCommand
+from rmqtx_cli.commands.declared.holds import HoldsCommand
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain

@@ -25,7 +25,7 @@ from rmqtx.verdicts.model.trace_evidence import last_said
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
-from rmqtx_cli.commands.declared.settle import PlanCommand, PlanSelection
+from rmqtx_cli.commands.declared.plans import PlanCommand, PlanSelection
 from rmqtx_cli.options.options import (
     OutputFormat,
     OutputOptions,

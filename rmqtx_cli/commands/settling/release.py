@@ -18,7 +18,7 @@ from rmqtx_cli.acting.holding import (
     print_change,
     settings_listing,
 )
-from rmqtx_cli.commands.declared.settle import ReleaseCommand
+from rmqtx_cli.commands.declared.holds import ReleaseCommand
 from rmqtx_cli.sources.live_brokers import Live, open_live
 from rmqtx_cli.words.say import Voice
 

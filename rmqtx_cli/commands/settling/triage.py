@@ -22,7 +22,7 @@ from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
 from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
-from rmqtx_cli.commands.declared.settle import TriageCommand, TriageSelection
+from rmqtx_cli.commands.declared.plans import TriageCommand, TriageSelection
 from rmqtx_cli.options.asking import require_terminal
 from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.answer_sources import ledger_answers
