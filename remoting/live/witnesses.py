@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.properties import TRANSACTION_ID
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.log.transaction_records import is_delayed_half
-from rmqtx.readers.log.unreadable_copies import unreadable_copies
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules
 from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.unreadable_copies import unreadable_copies
+from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import dotted

@@ -18,8 +18,7 @@ from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import WINDOW_BYTES, SegmentScan
-from rmqtx.readers.log.torn_properties import torn_witnesses
-from rmqtx.readers.log.unreadable_copies import may_be_unreadable
+from rmqtx.readers.log.torn_properties import may_be_unreadable, torn_witnesses
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.queues.consume_queue import Queue

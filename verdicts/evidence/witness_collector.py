@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.offset_marks import OFFSET_MARKS
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import may_be_unreadable
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
-from rmqtx.readers.log.unreadable_copies import may_be_unreadable
 from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, ids_of, keys_of

@@ -26,9 +26,14 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
-from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, torn_witnesses
+from rmqtx.readers.log.torn_properties import (
+    have_torn_properties,
+    may_be_unreadable,
+    torn_findings,
+    torn_witnesses,
+    unreadable_copies,
+)
 from rmqtx.readers.log.transaction_records import NO_PLACE, witnesses_of
-from rmqtx.readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding

@@ -22,9 +22,8 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.topic_doubts import internal_topic_of
-from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.log.torn_properties import has_readable_id, have_torn_properties
 from rmqtx.readers.log.transaction_records import are_damaged_finals, are_halves
-from rmqtx.readers.log.unreadable_copies import has_readable_id
 from rmqtx.readers.model.columns import Int32s, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text

@@ -20,8 +20,7 @@ from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRAN
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
-from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings
-from rmqtx.readers.log.unreadable_copies import unreadable_copies
+from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, unreadable_copies
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
