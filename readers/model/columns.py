@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ Bools = npt.NDArray[np.bool_]
 #: record may have the IPv6 flag, with which its header would end 21 bytes after the record.
 SLACK_BYTES = 32
 _INLINE_BYTES_MAX = 12
+_INT64 = pa.int64()
 _ASCII_LAST = 127
 _OFFSET_MAX = np.iinfo(np.int32).max
 #: By number of bytes, the mask that keeps them in a word.
@@ -30,7 +32,8 @@ _TABLE_MAX = 16 << 20
 
 def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     """A column as native integers; `missing` stands for null."""
-    values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
+    numbers = column if column.type == _INT64 else column.cast(_INT64)
+    values: Int64s = np.asarray(pc.fill_null(numbers, missing) if numbers.null_count else numbers)  # else a copy
     return values
 
 
@@ -83,6 +86,13 @@ def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
     kind = np.dtype(code)
     view = np.ndarray((max(0, len(data) - kind.itemsize + 1),), kind, data, 0, (1,))
     return view[positions].astype(kind.newbyteorder("="))
+
+
+def crcs(data: Bytes, starts: Int64s, lengths: Int64s) -> Int64s:
+    """Return the CRC-32 of byte strings in a buffer."""
+    memory, crc = memoryview(data), zlib.crc32  # type: ignore[arg-type]
+    ends = starts + lengths
+    return np.array([crc(memory[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)], np.int64)
 
 
 def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:

@@ -36,12 +36,17 @@ from rmqtx.readers.store.store import (
 #: The topics that are recognised; others are compared where they are asked for.
 _TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS, FILLER)
 #: The header fields of 4 and of 8 bytes that a scan reads of every record, and the places of its parts.
-_INTS = ("length_bytes", "queue_id", "sys_flag", "reconsume_times", "body_length_bytes")
-_LONGS = ("queue_offset", "born_time_ms", "store_time_ms", "prepared_transaction_offset")
+_INTS = (
+    "length_bytes", "queue_id", "sys_flag", "reconsume_times", "body_length_bytes", "body_crc", "born_port",
+    "store_port",
+)  # fmt: skip
+_LONGS = ("queue_offset", "born_time_ms", "store_time_ms", "prepared_transaction_offset", "commit_log_offset")
 _PLACES = ("body_starts", "topic_starts", "topic_lengths", "properties_starts", "properties_lengths")
 
-_LENGTH, _QUEUE, _SYS_FLAG, _RECONSUMED, _BODY_LENGTH = (AT[name] for name in _INTS)
-_QUEUE_OFFSET, _BORN_TIME, _STORE_TIME, _PREPARED_OFFSET = (AT[name] for name in _LONGS)
+_LENGTH, _QUEUE, _SYS_FLAG, _RECONSUMED, _BODY_LENGTH, _BODY_CRC, _BORN_PORT, _STORE_PORT = (
+    AT[name] for name in _INTS
+)
+_QUEUE_OFFSET, _BORN_TIME, _STORE_TIME, _PREPARED_OFFSET, _OWN_OFFSET = (AT[name] for name in _LONGS)
 _HEADER_BYTES, _EXTRA, _BORN, _STORE, _V2 = RECORD.size_bytes, IPV6_EXTRA_BYTES, BORN_V6, STORE_V6, MAGIC_V2 & 0xFF
 _MARK_BYTES = len(FILLER_MARK)
 _MARK_0, _MARK_1, _MARK_2, _MARK_3 = (np.uint8(value) for value in FILLER_MARK[:4])
@@ -96,10 +101,14 @@ def _fields(
         ints[2, row] = flag
         ints[3, row] = i32(data, start + _RECONSUMED + shift)
         ints[4, row] = body_length
+        ints[5, row] = i32(data, start + _BODY_CRC)
+        ints[6, row] = i32(data, start + _BORN_PORT + born)
+        ints[7, row] = i32(data, start + _STORE_PORT + shift)
         longs[0, row] = i64(data, start + _QUEUE_OFFSET)
         longs[1, row] = i64(data, start + _BORN_TIME)
         longs[2, row] = i64(data, start + _STORE_TIME + born)
         longs[3, row] = i64(data, start + _PREPARED_OFFSET + shift)
+        longs[4, row] = i64(data, start + _OWN_OFFSET)
         body = start + _HEADER_BYTES + shift
         place = body + body_length
         if data[np.uintp(start + 7)] == _V2:

@@ -1,9 +1,9 @@
 """The inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
 
-The columns of records are in `columns.py` and `texts.py`. The loops return exactly the results of the reference path
-(`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte
-outside the buffer is read, whatever the lengths in the data are. Importing this module loads the compiled code from
-numba's cache, or compiles it once.
+The columns of records are in `columns.py` and `texts.py`, the CRCs of bodies in `checksums.py`. The loops return
+exactly the results of the reference path (`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for
+damaged bytes: a test compares both. No byte outside the buffer is read, whatever the lengths in the data are. Importing
+this module loads the compiled code from numba's cache, or compiles it once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import register_jitable
 
+from rmqtx.readers.log.accelerator.checksums import checksums
 from rmqtx.readers.log.accelerator.columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
 from rmqtx.readers.log.accelerator.texts import codes, text_views, texts
 from rmqtx.readers.log.accelerator.words import LANES, lowest_bit, separators, word
@@ -32,7 +33,7 @@ from rmqtx.readers.log.record_layout import (
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.identities import UInt64s
 
-__all__ = ["Fields", "codes", "fields", "locate", "may_hold_mark", "text_views", "texts", "walk"]
+__all__ = ["Fields", "checksums", "codes", "fields", "locate", "may_hold_mark", "text_views", "texts", "walk"]
 
 _HEAD_BYTES = AT["commit_log_offset"] + 8
 _SYS_FLAG, _OFFSET, _BODY_LENGTH = AT["sys_flag"], AT["commit_log_offset"], AT["body_length_bytes"]
