@@ -109,9 +109,7 @@ def plausible_times(block: Block) -> Int64s:
     Order: of the block. Units: ms; 0 if no header is plausible.
     """
     times: Int64s = block.header("store_time_ms").astype(np.int64)
-    good = np.ones(len(block), np.bool_)
-    for rule in (one for one in RECORD_RULES if one is not OWN_PLACE):
-        good &= ~rule.breaks(block.header(rule.field), block)
+    good = ~break_rules(block, (one for one in RECORD_RULES if one is not OWN_PLACE))
     if good.all():
         return times
     known = np.flatnonzero(good)
@@ -119,6 +117,14 @@ def plausible_times(block: Block) -> Int64s:
         return np.zeros(len(block), np.int64)
     before = np.searchsorted(known, np.arange(len(block)), side="right") - 1
     return times[known[np.maximum(before, 0)]]
+
+
+def break_rules(block: Block, rules: Iterable[HeaderRule]) -> Bools:
+    """Return which records break one of the rules."""
+    found = np.zeros(len(block), np.bool_)
+    for rule in rules:
+        found |= rule.breaks(block.header(rule.field), block)
+    return found
 
 
 def broken_rules(block: Block, store: str, rules: Iterable[HeaderRule]) -> Iterator[Finding]:

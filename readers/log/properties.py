@@ -305,7 +305,11 @@ class PropertyViews(PropertyAreas):
         if name not in self._of_name:
             whole, rows = self._taken_from
             starts, lengths, present = whole._known(name)
-            self._of_name[name] = starts[rows], lengths[rows], present[rows]
+            if present.any():
+                self._of_name[name] = starts[rows], lengths[rows], present[rows]
+            else:  # as most of the known properties
+                nothing = np.zeros(self.count, np.int64)
+                self._of_name[name] = nothing, nothing, np.zeros(self.count, np.bool_)
         return self._of_name[name]
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import crc_findings
 from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, broken_rules
+from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, break_rules, broken_rules
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
@@ -176,17 +176,17 @@ def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False
         for block in scan:
             facts.records_count += len(block)
             facts.end_offset = int(block.commit_log_offsets[-1] + block.lengths[-1])
+            kept = block if at_ms is None else block.within(None, at_ms + 1)
+            if facts.copies is not None:  # first: it finds the properties of all records, for what follows too
+                facts.copies.add(kept, split.store.root)
             if claims is not None:
                 claims.add(block)
             if bodies is not None:
                 facts.findings.extend(bodies.findings(block))
             if entries is not None:
                 facts.findings.extend(entries.findings(split.segment, block))
-            kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
                 _note_later(facts, block.within(at_ms + 1, None))
-            if facts.copies is not None:
-                facts.copies.add(kept, split.store.root)
             _add_block(result, ops, kept)
     except SourceError as error:
         facts.error = error
@@ -283,7 +283,7 @@ def are_of_half_topic(rows: pa.RecordBatch) -> Bools:
 
 def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
     """Return a column of all batches as native integers; 0 for null."""
-    parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
+    parts = [int64s(rows[name], 0) for rows in batches]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
@@ -367,21 +367,33 @@ def witness_findings(block: Block, found: dict[str, pa.RecordBatch], store: str)
     Order: kind of finding, then of the block.
     Damage: record-header, record-properties.
     """
-    places = [np.asarray(rows["commit_log_offset"]) for rows in found.values()]
-    if not places:
+    if not found:
         return
-    mine = block
-    if sum(map(len, places)) < len(block):
-        mine = block.take(np.isin(block.commit_log_offsets, np.concatenate(places)))
-    yield from broken_rules(mine, store, (rule for rule in RECORD_RULES if rule.field not in _STATE_FIELDS))
-    for row in np.flatnonzero(mine.properties.malformed() & ~have_torn_properties(mine)).tolist():
+    mine = _witnesses_in(block, found)
+    broken = break_rules(mine, _WITNESS_RULES)
+    if broken.any():
+        yield from broken_rules(mine.take(broken), store, _WITNESS_RULES)
+    malformed = mine.properties.malformed()
+    if not malformed.any():
+        return
+    mine = mine.take(malformed)
+    for row in np.flatnonzero(~have_torn_properties(mine)).tolist():
         yield Finding(
             store, "record-properties", mine.file, int(mine.positions[row]), int(mine.lengths[row]),
             commit_log_offset=int(mine.commit_log_offsets[row]), expected="names and values",
         )
 
 
+def _witnesses_in(block: Block, found: dict[str, pa.RecordBatch]) -> Block:
+    """Return the records of a block that are witnesses. Order: of the block, which is that of the log."""
+    is_mine = np.zeros(len(block), np.bool_)
+    for rows in found.values():
+        is_mine[np.searchsorted(block.commit_log_offsets, np.asarray(rows["commit_log_offset"]))] = True
+    return block.take(is_mine)
+
+
 _STATE_FIELDS = frozenset(rule.field for rule in STATE_RULES)
+_WITNESS_RULES = tuple(rule for rule in RECORD_RULES if rule.field not in _STATE_FIELDS)
 
 
 class StartedBodies:
