@@ -65,8 +65,9 @@ class BrokerLogs:
         facts, habits = self.with_logs(reading.evidence), Habits()
         for batch in batches:
             rows, judging = pa.Table.from_batches([batch]), Judging({}, tuple(batch.schema.names), facts)
-            habits.update(judging.habits(rows))
-            yield from judging.with_causes(rows).to_batches()
+            decided, more = judging.with_causes_and_habits(rows)
+            habits.update(more)
+            yield from decided.to_batches()
         reading.habits = habits
 
     def events_of(self, number: int) -> list[Event] | None:

@@ -106,8 +106,8 @@ def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits, list
     """Return the verdicts, what producer groups have in common, and what could not be read of traces."""
     judging = task.judging
     rows = judging.judged(task.witnesses())
-    batches = judging.with_causes(rows).combine_chunks().to_batches()
-    return batches, judging.habits(rows), judging.unread_traces
+    found, habits = judging.with_causes_and_habits(rows)
+    return found.combine_chunks().to_batches(), habits, judging.unread_traces
 
 
 def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habits, list[Finding]]:

@@ -65,22 +65,19 @@ def _returned_by_timer(found: Evidence) -> Support:
 
 def without_producer(found: Evidence) -> Support:
     """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
-    was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    proven = found.state(State.PENDING) & was_checked & found.has_no_producer
+    proven = found.state(State.PENDING) & found.was_checked & found.has_no_producer
     proven |= last_met_no_producer(found)
     return fits((open_without_logs(found) & ~answered_every_check(found, traced(found))) | proven, proven)
 
 
 def _decided_at_check(found: Evidence) -> Support:
     """Every op message names a copy that the check put back."""
-    is_direct = found.any_of(found.marks, found.names_original)
-    return fits((found.count_of(found.marks) > 0) & ~is_direct & found.half_topic)
+    return fits(found.has_marks & ~found.is_direct & found.half_topic)
 
 
 def _decided_directly(found: Evidence) -> Bools:
     """An op message names the original, or a COMMIT record has no op message that shows what its decision named."""
-    rows: Bools = (found.count_of(found.marks) == 0) & (found.count_of(found.finals) > 0)
-    return rows | found.any_of(found.marks, found.names_original)
+    return found.has_finals & ~found.has_marks | found.is_direct
 
 
 #: Sources: client/impl/producer/DefaultMQProducerImpl.java sendMessageInTransaction of 4.6.0, 5.4.0 and 5.5.0; #1543,

@@ -255,14 +255,44 @@ class Evidence:
         """
         rows = self.state(State.COMMITTED, State.ROLLED_BACK) & self.of_store(lambda one: one.logs is None)
         for name, most in _UNEVENTFUL_COUNTS.items():
-            rows &= int64s(pc.list_value_length(self._column(name)), 0) <= most
+            rows &= self._lengths(name) <= most
         for name in ("producer_group", "topic"):
             rows &= np.asarray(self._column(name).is_valid())
+        return rows & (self._lengths("half_copies") == 1) & ~self.was_checked
+
+    @cached_property
+    def eventful(self) -> tuple[Int64s, Evidence]:
+        """The other transactions: their rows, and themselves."""
+        rows = np.flatnonzero(~self.is_uneventful)
+        return rows, self.chosen(rows)
+
+    @cached_property
+    def was_checked(self) -> Bools:
+        """Whether the check has put a copy of each transaction back."""
         copies = self._column("half_copies")
         is_checked = pc.greater(pc.struct_field(pc.list_flatten(copies), "checks_count"), 0)
-        checked = pc.list_parent_indices(copies).filter(is_checked)
-        rows &= (int64s(pc.list_value_length(copies), 0) == 1) & ~self.any_owner(np.asarray(checked))
-        return rows
+        return self.any_owner(np.asarray(pc.list_parent_indices(copies).filter(is_checked)))
+
+    @cached_property
+    def has_marks(self) -> Bools:
+        """Whether each transaction has an op mark."""
+        return self._lengths("op_marks") > 0
+
+    @cached_property
+    def has_finals(self) -> Bools:
+        """Whether each transaction has a COMMIT record."""
+        return self._lengths("final_records") > 0
+
+    @cached_property
+    def is_direct(self) -> Bools:
+        """Whether an op mark of each transaction names its original, or a record that is not one of its copies.
+
+        The op mark of an uneventful one does: its only copy is the original.
+        """
+        rows, eventful = self.eventful
+        found = self.has_marks.copy()
+        found[rows] = eventful.any_of(eventful.marks, eventful.names_original)
+        return found
 
     def any_of(self, records: Records, chosen: Bools) -> Bools:
         """Whether any chosen record belongs to each transaction."""
@@ -415,13 +445,21 @@ class Evidence:
 
     def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
         """Whether each transaction has one of some words in a column of few words."""
-        if name not in self._words:
-            encoded = self._column(name).dictionary_encode()
-            self._words[name] = encoded.dictionary.to_pylist(), int64s(encoded.indices)
-        known, numbers = self._words[name]
+        known, numbers = self.words(name)
         is_wanted = np.array([word in words for word in known] + [False], np.bool_)  # null is number -1
         found: Bools = is_wanted[numbers]
         return found
+
+    def words(self, name: str) -> tuple[list[str], Int64s]:
+        """The different words of a column of few words, and the number of that of each transaction; -1 for null."""
+        if name not in self._words:
+            encoded = self._column(name).dictionary_encode()
+            self._words[name] = encoded.dictionary.to_pylist(), int64s(encoded.indices)
+        return self._words[name]
+
+    def _lengths(self, name: str) -> Int64s:
+        """How many values a list of each transaction has."""
+        return int64s(pc.list_value_length(self._column(name)), 0)
 
     def _group(self, records: Records) -> Int64s:
         return records.owner * len(self.names) + records.store

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.verdicts.causes.cause import NONE
 from rmqtx.verdicts.causes.counting import Count
 from rmqtx.verdicts.causes.evidence import Evidence
@@ -28,14 +28,14 @@ _TRANSACTIONS_MIN = 5
 GROUP_CAUSES = tuple(word for word, cause in CAUSES.items() if cause.contradicted is not None)
 
 
-def habits_of(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> Habits:
+def habits_of(rows: pa.Table, stores: Mapping[str, StoreEvidence], found: Evidence | None = None) -> Habits:
     """Count the transactions that fit the causes of whole producer groups, and those that contradict them.
 
-    Shape: `rows` has NEEDED_COLUMNS. Habits of several tables add up.
+    Shape: `rows` has NEEDED_COLUMNS; `found`: their evidence, if it is known. Habits of several tables add up.
     """
     habits = Habits()
     if rows.num_rows and stores:
-        found = Evidence(rows, stores)
+        found = found or Evidence(rows, stores)
         habits.add_members(members_of(found))
         for word in GROUP_CAUSES:
             cause = CAUSES[word]
@@ -185,10 +185,9 @@ class GroupCauses:
 
 def _by_group(found: Evidence, rows: Bools) -> Iterator[tuple[str, str, Int64s]]:
     """Yield store and producer group of chosen transactions, with the numbers of those transactions."""
-    groups = found.rows["producer_group"].combine_chunks().dictionary_encode()
-    codes = int64s(groups.indices, -1)
+    groups, codes = found.words("producer_group")
     chosen = np.flatnonzero(rows & (codes >= 0) & (found.store >= 0))
-    keys = found.store[chosen] * len(groups.dictionary) + codes[chosen]
+    keys = found.store[chosen] * len(groups) + codes[chosen]
     order = np.argsort(keys, kind="stable")
     for part in np.split(chosen[order], np.flatnonzero(np.diff(keys[order])) + 1) if len(chosen) else ():
-        yield found.names[found.store[part[0]]], groups.dictionary[int(codes[part[0]])].as_py(), part
+        yield found.names[found.store[part[0]]], groups[codes[part[0]]], part

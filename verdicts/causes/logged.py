@@ -125,7 +125,7 @@ def undecided(found: Evidence) -> Bools:
     """Return the transactions without any decision, whose producers could have been asked."""
     rows = found.state(State.DISCARDED, State.PENDING) & ~found.flag("delayed_half") & ~found.flag("bad_body")
     rows &= ~found.flag("discarded_unasked")
-    rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
+    rows &= ~(found.has_marks | found.has_finals)
     return rows
 
 

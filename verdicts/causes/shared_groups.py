@@ -7,6 +7,8 @@ group: `rmqtx.verdicts.model.group_habits` has the rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,41 +26,40 @@ from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 _PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44
 _ID_DIGITS, _ID_DIGITS_V6 = 32, 56
 _ANSWERED = ("answered-unknown", "answered-commit", "answered-rollback")
-#: Columns of the table of transactions that are counted, in the order of `Decisions`.
-_COUNTS = ("direct_commit", "direct_rollback", "commit_at_check", "rollback_at_check")
 _ENDED = ("ended-unknown", "ended-rollback")
 
 
 def _rolled_back_at_check(found: Evidence) -> Bools:
     """Transactions of which every decision is a rollback and names a copy that the check put back."""
-    is_direct = found.any_of(found.marks, found.names_original)
-    return found.state(State.ROLLED_BACK) & (found.count_of(found.marks) > 0) & ~is_direct & found.half_topic
+    return found.state(State.ROLLED_BACK) & found.has_marks & ~found.is_direct & found.half_topic
 
 
 def _not_committed_at_check(found: Evidence) -> Support:
     """Rolled back at a check, or checked and not decided; unless the log shows that its own client answered."""
-    was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    rows = _rolled_back_at_check(found) | (undecided(found) & was_checked)
+    rows = _rolled_back_at_check(found) | (undecided(found) & found.was_checked)
     sent_by, answered_by = ended_by(found), answers_by(found)
     return fits(rows & ~((sent_by >= 0) & (sent_by == answered_by)))
 
 
 def ended_by(found: Evidence) -> Int64s:
     """Return which client ended each transaction directly, as the log of its broker shows; -1 if unknown."""
-    return _client(found, found.copies.checks <= 0, _ENDED)
+    return _client(found, lambda checks: checks <= 0, _ENDED)
 
 
 def answers_by(found: Evidence) -> Int64s:
     """Return which client gave the last answer to a check of each transaction; -1 if unknown."""
-    return _client(found, found.copies.checks > 0, _ANSWERED)
+    return _client(found, lambda checks: checks > 0, _ANSWERED)
 
 
-def _client(found: Evidence, chosen: Bools, kinds: tuple[str, ...]) -> Int64s:
-    """Return the client that a line about the last of the chosen copies of each transaction names."""
+def _client(found: Evidence, are_chosen: Callable[[Int64s], Bools], kinds: tuple[str, ...]) -> Int64s:
+    """Return the client that a line about the last of some copies of each transaction names.
+
+    `are_chosen`: which copies, by the number of checks before each.
+    """
     clients = np.full(found.count, -1, np.int64)
     for number, facts in enumerate(found.stores.values()):
         if facts.logs is not None:
-            rows = np.flatnonzero(chosen & (found.copies.store == number))
+            rows = np.flatnonzero(are_chosen(found.copies.checks) & (found.copies.store == number))
             named = facts.logs.client_of(kinds, found.copies.offset[rows])
             clients[found.copies.owner[rows[named >= 0]]] = named[named >= 0]
     return clients
@@ -67,48 +68,48 @@ def _client(found: Evidence, chosen: Bools, kinds: tuple[str, ...]) -> Int64s:
 def members_of(found: Evidence) -> dict[tuple[str, str], Members]:
     """Return what is known of the producers of each group, by store and group, from some transactions."""
     members: dict[tuple[str, str], Members] = {}
-    rows = _members_table(found)
-    by_topic, firsts = _grouped(rows, ["store", "group", "topic"])
-    counts = [np.bincount(by_topic, np.asarray(rows[name]), len(firsts)).astype(np.int64).tolist() for name in _COUNTS]
-    for row, *decided in zip(rows.take(pa.array(firsts)).to_pylist(), *counts, strict=True):
-        mine = members.setdefault((found.names[row["store"]], row["group"]), Members())
-        mine.decisions[row["topic"]] = Decisions(*decided)
-    rows = rows.filter(rows["sender"].is_valid())
-    by_sender, firsts = _grouped(rows, ["store", "group", "topic", "sender"])
-    senders: dict[tuple[str, str], set[str]] = {}
-    sent = list(zip(rows.take(pa.array(firsts)).to_pylist(), _sent(by_sender, rows, len(firsts)), strict=True))
-    for row, _ in sent:
-        senders.setdefault((found.names[row["store"]], row["group"]), set()).add(row["sender"])
-    for one_group, known in senders.items():
-        if len(known) > SENDERS_MAX:
+    (groups, group), (topics, topic) = found.words("producer_group"), found.words("topic")
+    known = np.flatnonzero((group >= 0) & (topic >= 0) & (found.store >= 0))
+    by_topic, firsts = _numbered((found.store * len(groups) + group)[known] * len(topics) + topic[known])
+    keys = [
+        ((found.names[found.store[row]], groups[group[row]]), topics[topic[row]]) for row in known[firsts].tolist()
+    ]
+    counts = [np.bincount(by_topic[chosen[known]], minlength=len(firsts)).tolist() for chosen in _decided(found)]
+    for (one_group, name), *decided in zip(keys, *counts, strict=True):
+        members.setdefault(one_group, Members()).decisions[name] = Decisions(*decided)
+    senders, sender = _senders(found)
+    has_sender = sender[known] >= 0
+    known, by_topic = known[has_sender], by_topic[has_sender]
+    by_sender, firsts = _numbered(by_topic * len(senders) + sender[known])
+    sent = [
+        (*keys[number], senders[code], times) for number, code, times in zip(
+            by_topic[firsts].tolist(), sender[known[firsts]].tolist(),
+            _sent(by_sender, found.half_store_time_ms[known], len(firsts)), strict=True,
+        )
+    ]  # fmt: skip
+    of_group: dict[tuple[str, str], set[str]] = {}
+    for one_group, _, process, _ in sent:
+        of_group.setdefault(one_group, set()).add(process)
+    for one_group, processes in of_group.items():
+        if len(processes) > SENDERS_MAX:
             members[one_group].forget_senders()
-    for row, times in sent:
-        one_group = found.names[row["store"]], row["group"]
-        if len(senders[one_group]) <= SENDERS_MAX:
-            members[one_group].add_sent(row["sender"], row["topic"], times)
+    for one_group, name, process, times in sent:
+        if len(of_group[one_group]) <= SENDERS_MAX:
+            members[one_group].add_sent(process, name, times)
     _add_addresses(found, members)
     return members
 
 
-def _grouped(rows: pa.Table, names: list[str]) -> tuple[Int64s, Int64s]:
-    """Return the group of each row by the values of some columns, numbered by its first row, and these first rows.
-
-    As `group_by` of Arrow, which loads its data sets, file systems and Parquet: a tenth of the time of a small audit.
-    """
-    codes = np.zeros(rows.num_rows, np.int64)
-    for name in names:
-        values = rows[name].combine_chunks().dictionary_encode()
-        # The numbers of a dictionary are in the order of the first rows.
-        pairs = pa.array(codes * len(values.dictionary) + np.asarray(values.indices))
-        codes = int64s(pairs.dictionary_encode().indices)
+def _numbered(keys: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the number of each key, in the order of the first rows that have them, and these rows."""
+    codes = int64s(pa.array(keys).dictionary_encode().indices)
     firsts = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
-    firsts[codes[::-1]] = np.arange(rows.num_rows)[::-1]
+    firsts[codes[::-1]] = np.arange(len(keys))[::-1]
     return codes, firsts
 
 
-def _sent(groups: Int64s, rows: pa.Table, count: int) -> list[Sent]:
+def _sent(groups: Int64s, times_ms: Int64s, count: int) -> list[Sent]:
     """Return how many rows each group has, and the first and last of their times."""
-    times_ms = np.asarray(rows["time_ms"])
     first_ms, last_ms = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
     np.minimum.at(first_ms, groups, times_ms)
     np.maximum.at(last_ms, groups, times_ms)
@@ -116,26 +117,24 @@ def _sent(groups: Int64s, rows: pa.Table, count: int) -> list[Sent]:
     return [Sent(*one) for one in zip(numbers.tolist(), first_ms.tolist(), last_ms.tolist(), strict=True)]
 
 
-def _members_table(found: Evidence) -> pa.Table:
-    marks, direct = found.marks, found.names_original
-    is_direct, is_at_check = found.any_of(marks, direct), found.any_of(marks, ~direct)
-    committed, rolled_back = found.state(State.COMMITTED), found.state(State.ROLLED_BACK)
+def _senders(found: Evidence) -> tuple[list[str], Int64s]:
+    """Return the processes that sent half messages, and the number of that of each transaction; -1 if unknown."""
     ids = found.rows["transaction_id"].combine_chunks()
-    lengths = pc.utf8_length(ids)
-    sender = pc.case_when(
-        pc.make_struct(pc.equal(lengths, _ID_DIGITS), pc.equal(lengths, _ID_DIGITS_V6)),
-        pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS), pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS_V6),
-    )
-    table = pa.table({
-        "store": pa.array(found.store), "group": found.rows["producer_group"].combine_chunks(),
-        "topic": found.rows["topic"].combine_chunks(), "sender": sender, "time_ms": pa.array(found.half_store_time_ms),
-        "direct_commit": pa.array((committed & is_direct).astype(np.int64)),
-        "direct_rollback": pa.array((rolled_back & is_direct).astype(np.int64)),
-        "commit_at_check": pa.array((committed & is_at_check & ~is_direct).astype(np.int64)),
-        "rollback_at_check": pa.array((rolled_back & is_at_check & ~is_direct).astype(np.int64)),
-    })  # fmt: skip
-    is_known = pc.and_(table["group"].is_valid(), table["topic"].is_valid())
-    return table.filter(pc.and_(is_known, pc.greater_equal(table["store"], 0)))
+    lengths = int64s(pc.utf8_length(ids))
+    names = pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS)
+    if (lengths != _ID_DIGITS).any():
+        longer = pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS_V6)
+        names = pc.if_else(pa.array(lengths == _ID_DIGITS), names, pa.scalar(None, names.type))
+        names = pc.if_else(pa.array(lengths == _ID_DIGITS_V6), longer, names)
+    encoded = names.dictionary_encode()
+    return encoded.dictionary.to_pylist(), int64s(encoded.indices)
+
+
+def _decided(found: Evidence) -> list[Bools]:
+    """Return which transactions were decided in each way, in the order of `Decisions`."""
+    committed, rolled_back = found.state(State.COMMITTED), found.state(State.ROLLED_BACK)
+    at_check = found.has_marks & ~found.is_direct
+    return [committed & found.is_direct, rolled_back & found.is_direct, committed & at_check, rolled_back & at_check]
 
 
 def _add_addresses(found: Evidence, members: dict[tuple[str, str], Members]) -> None:

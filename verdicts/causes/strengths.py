@@ -70,8 +70,7 @@ def _applied(found: Evidence, supports: Mapping[str, Support], chosen: Bools) ->
 
 def supports_of(found: Evidence) -> dict[str, Support]:
     """Return how far the records support each cause; most rules are applied to eventful transactions only."""
-    rows = np.flatnonzero(~found.is_uneventful)
-    eventful = found.chosen(rows)
+    rows, eventful = found.eventful
     supports = {}
     for word, cause in CAUSES.items():
         if cause.fits_uneventful:
@@ -121,11 +120,13 @@ def cause_words() -> list[str]:
     return [f"{word}{mark}" for mark in _MARKS.values() for word in words]
 
 
-def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:
+def with_causes(
+    rows: pa.Table, stores: Mapping[str, StoreEvidence], found: Evidence | None = None
+) -> pa.Table:
     """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
 
     Shape: `rows` has NEEDED_COLUMNS, and the column at its place, or gets it as the last one. It is null if the facts
-           of the stores are not given.
+           of the stores are not given. `found`: the evidence of the rows, if it is known.
     Order: causes that explain it first; then as registered.
     """
     form = TRANSACTIONS.field("causes")
@@ -134,7 +135,7 @@ def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table
     place = rows.schema.get_field_index("causes")
     if not stores or not rows.num_rows:
         return rows.set_column(place, form, pa.nulls(rows.num_rows, form.type))
-    found = Evidence(rows, stores)
+    found = found or Evidence(rows, stores)
     words = cause_words()
     owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for one in applied(found):
@@ -159,7 +160,7 @@ def have_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> bool:
     if not stores or not rows.num_rows:
         return False
     found = Evidence(rows, stores)
-    eventful = found.chosen(np.flatnonzero(~found.is_uneventful))
+    _, eventful = found.eventful
 
     def fits(cause: Cause) -> bool:
         some = found if cause.fits_uneventful else eventful

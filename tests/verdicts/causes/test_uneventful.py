@@ -29,6 +29,15 @@ def test_rules_find_the_same_among_all_transactions(name: str) -> None:
             assert np.array_equal(supports[word], cause.rule(found)), word
 
 
+@pytest.mark.parametrize("name", in_two_ways(corpus.all_names()))
+def test_what_most_transactions_show_by_their_counts_is_what_their_records_show(name: str) -> None:
+    found = evidence_of(name)
+    assert np.array_equal(found.is_direct, found.any_of(found.marks, found.names_original))
+    assert np.array_equal(found.was_checked, found.any_of(found.copies, found.copies.checks > 0))
+    assert np.array_equal(found.has_marks, found.count_of(found.marks) > 0)
+    assert np.array_equal(found.has_finals, found.count_of(found.finals) > 0)
+
+
 @pytest.mark.parametrize("name", ["common-4.9.7", "common-5.3.3"])
 def test_what_was_decided_at_once_is_uneventful(name: str) -> None:
     found = evidence_of(name)
