@@ -75,7 +75,7 @@ def may_be_unreadable(copies: pa.RecordBatch) -> bool:
         return True
     if not (_occurs(_NO_TEXT, names) or any(_occurs(sign, one) for sign in _NO_VALUE for one in (names, *others))):
         return False
-    damaged = [_are_damaged_ids(names), *map(_run_on, others)]
+    damaged = [are_damaged_ids(names), *map(_run_on, others)]
     return any(pc.any(one).as_py() for one in damaged)
 
 
@@ -90,10 +90,10 @@ def _occurs(text: str, values: pa.Array) -> bool:
 def has_readable_id(copy: Block) -> bool:
     """Whether the record of a block of one has an id that can be read."""
     names = copy.properties.text(UNIQ_KEY)
-    return not names.null_count and not pc.any(_are_damaged_ids(names)).as_py()
+    return not names.null_count and not pc.any(are_damaged_ids(names)).as_py()
 
 
-def _are_damaged_ids(names: pa.Array) -> pa.Array:
+def are_damaged_ids(names: pa.Array) -> pa.Array:
     """Return which ids are not text, or run on; false without an id."""
     return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _run_on(names))
 
@@ -119,7 +119,7 @@ def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
     copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))
     names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)
     nameless: Bools = np.asarray(pc.is_null(names)) & (copies.properties.malformed() | have_torn_properties(copies))
-    unreadable: Bools = nameless | np.asarray(_are_damaged_ids(names))
+    unreadable: Bools = nameless | np.asarray(are_damaged_ids(names))
     topics = copies.properties.text(REAL_TOPIC)
     runs_on: Bools = np.asarray(pc.or_(_run_on(groups), _run_on(topics)))
     is_discard = copies.topic_is(DISCARD_TOPIC)

@@ -12,6 +12,7 @@ from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import is_prepared
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import are_damaged_ids
 from rmqtx.readers.log.transaction_records import is_final
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, FINAL, HALF, NamedPlace, offset_of
@@ -196,9 +197,10 @@ class LiveReads:
 
 
 def only_with(block: Block, ids: list[str]) -> Block:
-    """Return the records with one of the ids, or without an id."""
+    """Return the records with one of the ids, or without an id that can be read."""
     own = block.properties.text(UNIQ_KEY)
     chosen = pc.or_(pc.is_null(own), pc.is_in(own, value_set=pa.array(ids, pa.string())))
+    chosen = pc.or_(chosen, are_damaged_ids(own))
     return block.take(np.asarray(chosen))
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.properties import TRANSACTION_ID
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.torn_properties import unreadable_copies
+from rmqtx.readers.log.torn_properties import torn_findings, torn_witnesses, unreadable_copies
 from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
@@ -60,7 +60,7 @@ from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_record
 from rmqtx.verdicts.check.window import CheckWindow, begins_again
 from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
-from rmqtx.verdicts.missing.missing_ranges import range_of_unreadable_half
+from rmqtx.verdicts.missing.missing_ranges import range_of_torn_discard_copy, range_of_unreadable_half
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The most op messages before the first half copy that are read because the check reads them.
@@ -245,7 +245,8 @@ class LiveWitnesses:
     def note_unreadable_copies(self) -> None:
         """Add findings for copies of which id, group or real topic cannot be read: they may be of other transactions.
 
-        A power loss can take the end of a record; the broker sends what is left of it. Called when all is read.
+        Also for discard copies whose id is torn. A power loss can take the end of a record; the broker sends what is
+        left of it. Called when all is read.
         """
         facts = self._facts
         for block in self._gathered.unreadable:
@@ -253,6 +254,10 @@ class LiveWitnesses:
                 copy = block.take(block.commit_log_offsets == finding.commit_log_offset)
                 facts.findings.append(finding)
                 facts.missing.append(range_of_unreadable_half(facts.root, copy))
+            torn = torn_witnesses(block)
+            facts.findings.extend(torn_findings(torn, facts.root))
+            ranges = (range_of_torn_discard_copy(facts.root, torn.take(np.array([row]))) for row in range(len(torn)))
+            facts.missing.extend(one for one in ranges if one is not None)
 
     # -- halves ---------------------------------------------------------------------------------------------------
 

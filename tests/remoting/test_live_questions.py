@@ -343,6 +343,31 @@ def test_a_half_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_f
             assert live_lookups.show([one.broker], name).table()["state"].to_pylist() == ["UNDECIDABLE"]
 
 
+@pytest.mark.parametrize("kept_bytes", [-1, 20])
+def test_a_discard_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_files(
+    kept_bytes: int, tmp_path: Path, client: Client
+) -> None:
+    """Its transaction would be LOST. `kept_bytes`: what is left from the name of the id on; -1: no id."""
+    one = Served("common-5.3.3", tmp_path, client)
+    before = audit([one.store], one.settings_of).table().to_pylist()
+    row = next(row for row in before if row["state"] == "DISCARDED" and len(row["discard_copies"]) == 1)
+    place = int(row["discard_copies"][0]["commit_log_offset"])
+    file = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    length = int.from_bytes(file.read_bytes()[place : place + 4], "big")
+    record = file.read_bytes()[place : place + length]
+    first = record.index(b"UNIQ_KEY") + kept_bytes
+    damage.write_bytes(file, place + first, bytes(len(record) - first))
+    one.answers.store = store = open_store(tmp_path / "store")
+    with one.server:
+        files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
+        reading = live_lookups.audit([one.broker])
+        live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+    undecidable = [name for name, state in live.items() if state == "UNDECIDABLE"]
+    assert row["transaction_id"] in undecidable
+    assert undecidable == [name for name in live if files[name] == "UNDECIDABLE"]
+    assert place in [one.commit_log_offset for one in reading.findings if one.code == "record-properties"]
+
+
 def test_op_messages_that_a_power_loss_took_are_missed_where_the_op_queue_is_not_served(
     tmp_path: Path, client: Client
 ) -> None:

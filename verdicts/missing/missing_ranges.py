@@ -57,6 +57,7 @@ _CRC_MASK = 0x7FFFFFFF
 #: After this number of slots in a row that the log refutes, the next ones are of an older log too: a broker writes the
 #: slots of a queue in order, and would have replaced them.
 STALE_RUN_MIN = 2
+_TORN_DISCARD_COPY = "the properties of the discard copy at commit-log offset {} are torn"
 _UNREADABLE_HALF = "the properties of the half copy at commit-log offset {} cannot be read"
 
 
@@ -228,9 +229,25 @@ def _of_unreadable_half(missing: MissingRange, block: Block) -> MissingRange:
 
 def _in_torn_discard_copy(store: Store, finding: Finding) -> Iterator[MissingRange]:
     """The range of a discard copy whose id cannot be read."""
-    missing, block = _range_of(finding, store, "the properties of the discard copy at commit-log offset {} are torn")
-    if block is not None and block.topic_is(DISCARD_TOPIC)[0] and not has_readable_id(block):
+    missing, block = _range_of(finding, store, _TORN_DISCARD_COPY)
+    if block is not None and _is_nameless_discard_copy(block):
         yield _of_nameless_copy(missing, block)
+
+
+def range_of_torn_discard_copy(root: str, block: Block) -> MissingRange | None:
+    """Return the range of a record with torn properties if it is a discard copy whose id cannot be read, else None.
+
+    Units: commit-log offsets in bytes.
+    """
+    if not _is_nameless_discard_copy(block):
+        return None
+    offset = int(block.commit_log_offsets[0])
+    missing = MissingRange(root, offset, offset + int(block.lengths[0]), _TORN_DISCARD_COPY.format(offset))
+    return _of_nameless_copy(missing, block)
+
+
+def _is_nameless_discard_copy(block: Block) -> bool:
+    return bool(block.topic_is(DISCARD_TOPIC)[0]) and not has_readable_id(block)
 
 
 def _in_damaged_header(store: Store, finding: Finding) -> Iterator[MissingRange]:
