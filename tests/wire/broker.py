@@ -327,7 +327,7 @@ class Broker:
         self.cursors[HALF_TOPIC] += 1
         self.keep_cursors()
 
-    def _is_open(self, transaction_id: str) -> bool:
+    def is_open(self, transaction_id: str) -> bool:
         """Whether the check reaches a copy that no decision settles."""
         settled = {one.named for one in self.decisions if one.named not in self.lost_ops}
         return any(
@@ -472,7 +472,7 @@ class Broker:
             return response(request, ResponseCode.SYSTEM_ERROR, "The message does not exist")
         self.world.note(f"{self.name}: resume of {found.transaction_id} by {wire.process.name}")
         key = (id(wire), request.opaque)
-        if wire.process.is_ours and key not in self._resumes and self._is_open(found.transaction_id):
+        if wire.process.is_ours and key not in self._resumes and self.is_open(found.transaction_id):
             self.reopened.append((found.transaction_id, wire.process.name))
         self._resumes.add(key)
         self.append(half_copy_of(found.data), found.transaction_id)

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,7 +31,7 @@ from tests.wire.network import CHANGES, FAULTS, Faults, NameServer, Network, Wir
 from tests.wire.offices import Office, said
 from tests.wire.world import Task, World
 
-ACTS = ("commit", "rollback", "discard", "resume", "close", "apply", "answer", "hold")
+ACTS = ("commit", "rollback", "discard", "resume", "close", "apply", "answer", "hold", "drain")
 _IN_MEMORY = Path("/dev/shm")
 #: The share of look-ups that send one request, where the state of the brokers is known.
 _SHORT_LOOKS = 0.75
@@ -68,7 +68,8 @@ class Course:
     """What happened, for the invariants.
 
     Shape: `targets`: the transactions that each process may touch, by its name; `order`: the act that each process was
-           given. `runs`: what was left to do in each run of `apply` after the faults were over.
+           given. `drained`: for each broker that was safe to stop, its open transactions, and how many op
+           marks only its memory had. `runs`: what was left to do in each run of `apply` after the faults were over.
     """
 
     seed: int
@@ -81,6 +82,7 @@ class Course:
     order: dict[str, str] = field(default_factory=dict)
     sends: list[Send] = field(default_factory=list)
     offices: list[Office] = field(default_factory=list)
+    drained: list[tuple[int, str, tuple[str, ...], int]] = field(default_factory=list)
     settings_before: dict[str, dict[str, str]] = field(default_factory=dict)
     last_run_name: str = ""
     has_plan: bool = False
@@ -100,7 +102,7 @@ class Director:
         count = 3 if self.random.random() < 0.15 else 1
         rules = self._rules()
         self.brokers = [
-            Broker(world, f"broker-{'abc'[n]}", f"10.0.0.{n + 1}", Rules(**vars(rules))) for n in range(count)
+            Broker(world, f"broker-{'abc'[n]}", f"10.0.0.{n + 1}", replace(rules, more={})) for n in range(count)
         ]
         self.course = Course(seed, self.act, world, self.brokers)
         for broker in self.brokers:
@@ -235,9 +237,17 @@ class Director:
             return said(office, name, offices.answer, group, self.random.uniform(8.0, 40.0), self.conduct.prove_ms)
         if order == "hold":
             return said(office, name, offices.hold, 4)
+        if order == "drain":
+            return said(office, name, offices.drain, self.random.uniform(10.0, 60.0), self._drained)
         if order == "release":
             return said(office, name, offices.release, ("discards-pending",))
         return said(office, name, offices.act, ActKind(order), ids, self.conduct)
+
+    def _drained(self, root: str) -> None:
+        """Note what a stop of a broker would lose that rmqtx has just reported to be safe to stop."""
+        broker = next(one for one in self.brokers if one.root == root)
+        left = [name for name, its in self.course.halves.items() if its is broker and broker.is_open(name)]
+        self.course.drained.append((self.world.now_ns, root, tuple(left), len(broker.op_batch)))
 
     def _kill(self) -> Callable[[str, int], bool]:
         """Draw the seam at which a process is killed."""
@@ -404,8 +414,8 @@ class Director:
 
     def _again(self, office: Office, ids: Sequence[str]) -> None:
         """Give the order again, without trouble, until nothing is left of it."""
-        if self.act == "hold":
-            for number, order in enumerate(("hold", "release")):
+        if self.act in ("hold", "drain"):
+            for number, order in enumerate((self.act, "release")):
                 for user, one in enumerate(self.course.offices):
                     if order == "release" or (user == 0 and self.random.random() < 0.5):
                         self._join(self._rmqtx(one, f"again-{order}-{number}-{user}", order, ids, 0.0))

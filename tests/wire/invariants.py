@@ -18,7 +18,8 @@ _NOTHING_DONE = (ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_GUARD, ActOutcome.RE
 def violations(course: Course) -> list[str]:
     """Return the invariants that a course violates, in words."""
     return [*_journalled(course), *_own_only(course), *_delivered(course), *_on_decided(course), *_closed(course),
-            *_resumed(course), *_truthful(course), *_finished(course), *_released(course)]
+            *_resumed(course), *_truthful(course), *_finished(course), *_released(course),
+            *_drained(course)]
 
 
 def _decisions(course: Course, name: str) -> list[Decision]:
@@ -40,7 +41,7 @@ def _own_only(course: Course) -> Iterator[str]:
     """No other transaction is touched."""
     for send in course.sends:
         if send.code == RequestCode.UPDATE_BROKER_CONFIG:
-            if course.order[send.process] not in ("hold", "release"):
+            if course.order[send.process] not in ("hold", "drain", "release"):
                 yield f"{send.process} changed settings"
         elif send.about not in course.targets[send.process]:
             yield f"{send.process} touched {send.about or 'a record that does not exist'}, which was not in its order"
@@ -212,10 +213,20 @@ def _may_act(course: Course, name: str) -> bool:
 
 def _released(course: Course) -> Iterator[str]:
     """After the release the settings are those of before."""
-    if course.act != "hold":
+    if course.act not in ("hold", "drain"):
         return
     for broker in course.brokers:
         before, after = course.settings_before[broker.root], broker.rules.conf(broker.name)
         changed = {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value}
         if changed:
             yield f"{broker.root}: released, and {changed}"
+
+
+def _drained(course: Course) -> Iterator[str]:
+    """What is reported to be safe to stop loses nothing by a stop: no open transaction, no op message in memory."""
+    for _, root, left, marks_count in course.drained:
+        if left:
+            yield f"{root} was safe to stop, and {' and '.join(left)} was open"
+        if marks_count:
+            yield f"{root} was safe to stop, and {marks_count} op marks were in memory"
+    course.counts["drain safe"] += len(course.drained)

@@ -1,4 +1,4 @@
-"""Operators of a world: a journal on disk, and processes of rmqtx that act, apply, answer, hold and release."""
+"""Operators of a world: a journal on disk, and processes of rmqtx that act, apply, answer, hold, drain and release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from rmqtx.repairs.acts.group_watch import GroupWatch, claim_on
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.holds.changes import change_settings, checked_hold, checked_release
+from rmqtx.repairs.holds.changes import change_settings, checked_drain, checked_hold, checked_release
+from rmqtx.repairs.holds.draining import Drain, DrainEnd, wait_until_drained
 from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.plans.apply_plan import Application, application
 from rmqtx.repairs.plans.draft_plan import digest_of, drafted, plan_of
@@ -190,6 +191,22 @@ def hold(office: Office, hours: int) -> None:
         until_ms = now_ms + hours * 3_600_000
         changes = [checked_hold(broker, holds.get(broker.root), now_ms, until_ms) for broker in brokers]
         change_settings(changes, office.journal, _REASON)
+
+
+def drain(office: Office, seconds: float, on_safe: Callable[[str], None]) -> None:
+    """Do what `drain --for` does. `on_safe`: called with a broker as soon as it is reported to be safe to stop."""
+    journal, world = office.journal, office.world
+    holds = standing_holds(journal.read().receipts)
+    with opened() as (_, brokers, _members):
+        changes = [checked_drain(broker, holds.get(broker.root)) for broker in brokers]
+        change_settings(changes, journal, _REASON)
+
+        def report(one: Drain) -> None:
+            if one.end == DrainEnd.SAFE:
+                on_safe(one.root)
+
+        for one in wait_until_drained(changes, journal, int(seconds * 1000), world.event(), report):
+            world.note(f"drain of {one.root}: {one.words()}")
 
 
 def release(office: Office, overrides: Sequence[str] = ()) -> None:

@@ -14,6 +14,7 @@ from rmqtx.remoting.protocol.errors import NoAnswer
 from rmqtx.repairs.acts import carry_out
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import CheckedAct
+from rmqtx.repairs.holds.draining import Drain, DrainEnd
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 
@@ -70,11 +71,25 @@ def _no_claim() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _no_wait_for_op_messages() -> Iterator[None]:
+    """A broker that refuses half messages is safe to stop after one reading, whatever that reading found."""
+    look = Drain._look
+
+    def once(drain: Drain, *, is_settled: bool) -> None:
+        look(drain, is_settled=is_settled)
+        drain.end = drain.end or DrainEnd.SAFE
+
+    with mock.patch.object(Drain, "_look", once):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "journal-after-request": _journal_after_the_request,
     "no-second-look": _no_second_look,
     "retry-of-decision": _retry_of_a_decision,
     "no-claim": _no_claim,
+    "no-wait-in-drain": _no_wait_for_op_messages,
 }
 
 

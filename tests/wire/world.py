@@ -259,6 +259,10 @@ class World:
         ):
             yield
 
+    def event(self) -> Any:
+        """An event for which tasks of this world wait."""
+        return self._threading().Event()
+
     def _threading(self) -> SimpleNamespace:
         world = self
 
