@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import json
 import lzma
 import re
@@ -65,6 +66,13 @@ def rows_of(one: BundleSource) -> list[Row]:
     return list(audit([one.store], one.settings_of).table().to_pylist())
 
 
+@functools.cache
+def original_of(name: str) -> tuple[BundleSource, list[Row]]:
+    """A store of the corpus, and the rows of its audit, once for all bundles of it."""
+    one = source(unpacked(name))
+    return one, rows_of(one)
+
+
 def some_of_each_state(rows: Iterable[Row]) -> list[str]:
     found: dict[Any, str] = {}
     for row in rows:
@@ -124,9 +132,9 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
 @pytest.mark.parametrize("key", [None, KEY])
 def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: bytes | None, tmp_path: Path) -> None:
     """Each transaction alone: what the table says of it decides what its flags and its reason are."""
-    original = source(unpacked(name))
+    original, rows = original_of(name)
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in rows_of(original):
+    for row in rows:
         chosen.setdefault((row["state"], *row["flags"], row["advice"]), row)
     for number, row in enumerate(chosen.values()):
         place = tmp_path / f"b{number}"
@@ -157,8 +165,7 @@ def reader_of(bundle: Path) -> BundleSource:
 
 @pytest.mark.parametrize("name", in_two_ways([*corpus_names(), *OTHERS]))
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
-    original = source(unpacked(name))
-    rows = rows_of(original)
+    original, rows = original_of(name)
     chosen = some_of_each_state(rows)
     made = make_bundle(original, chosen, (), tmp_path / "bundle", is_archive=False, key=KEY)
     assert made.differences == []
@@ -178,8 +185,8 @@ def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> N
 def test_verify_finds_no_more_wrong_with_a_bundle_than_with_its_store(
     name: str, key: bytes | None, tmp_path: Path
 ) -> None:
-    original = source(unpacked(name))
-    make_bundle(original, some_of_each_state(rows_of(original)), (), tmp_path / "b", is_archive=False, key=key)
+    original, rows = original_of(name)
+    make_bundle(original, some_of_each_state(rows), (), tmp_path / "b", is_archive=False, key=key)
     found = [
         {row["code"] for row in run_job(Verify(FULL), plan_splits([store])).table().to_pylist()}
         for store in (open_store(tmp_path / "b" / "store"), original.store)
@@ -206,8 +213,7 @@ def words_of(record: Row) -> set[bytes]:
 
 @pytest.mark.parametrize("name", ["common-5.3.3", "masked-4.9.7", "common-4.3.0"])
 def test_nothing_of_another_transaction_is_in_a_bundle(name: str, tmp_path: Path) -> None:
-    original = source(unpacked(name))
-    rows = rows_of(original)
+    original, rows = original_of(name)
     made = make_bundle(original, [rows[0]["transaction_id"]], (), tmp_path / "b.tar.xz", is_archive=True)
     told = {row["transaction_id"] for row in made.transactions.to_pylist()}
     kept = {offset for row in rows if row["transaction_id"] in told for offset in offsets(row)}
@@ -222,8 +228,8 @@ def test_nothing_of_another_transaction_is_in_a_bundle(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", ["common-5.3.3", "ipv6-5.1.4", "codecs-5.3.3", "common-4.4.0"])
 def test_no_name_and_no_body_is_in_a_redacted_bundle(name: str, tmp_path: Path) -> None:
-    original = source(unpacked(name))
-    chosen = some_of_each_state(rows_of(original))
+    original, rows = original_of(name)
+    chosen = some_of_each_state(rows)
     make_bundle(original, chosen, (), tmp_path / "b.tar.xz", is_archive=True, key=KEY)
     everything = unpacked_bytes(tmp_path / "b.tar.xz", tmp_path / "unpacked")
     system = {HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, LEFT_OUT_TOPIC}
@@ -240,8 +246,8 @@ def test_no_name_and_no_body_is_in_a_redacted_bundle(name: str, tmp_path: Path) 
 
 
 def test_the_same_is_packed_the_same(tmp_path: Path) -> None:
-    original = source(unpacked("common-5.1.4"))
-    chosen = some_of_each_state(rows_of(original))[:3]
+    original, rows = original_of("common-5.1.4")
+    chosen = some_of_each_state(rows)[:3]
     for name, key in (("one", KEY), ("two", KEY), ("three", KEY[::-1])):
         (tmp_path / name).mkdir()
         make_bundle(original, chosen, (), tmp_path / name / "b.tar.xz", is_archive=True, key=key)
@@ -253,8 +259,8 @@ def test_the_same_is_packed_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("tar") is None, reason="no tar")
 def test_tar_unpacks_the_holes(tmp_path: Path) -> None:
-    original = source(unpacked("multipath-5.3.3"))
-    chosen = some_of_each_state(rows_of(original))
+    original, rows = original_of("multipath-5.3.3")
+    chosen = some_of_each_state(rows)
     make_bundle(original, chosen, (), tmp_path / "b.tar.xz", is_archive=True)
     make_bundle(original, chosen, (), tmp_path / "c", is_archive=False)
     with lzma.open(tmp_path / "b.tar.xz") as packed:
@@ -265,8 +271,8 @@ def test_tar_unpacks_the_holes(tmp_path: Path) -> None:
 
 
 def test_what_the_manifest_says_of_files_is_true(tmp_path: Path) -> None:
-    original = source(unpacked("common-5.3.3"))
-    chosen = some_of_each_state(rows_of(original))[:2]
+    original, rows = original_of("common-5.3.3")
+    chosen = some_of_each_state(rows)[:2]
     make_bundle(original, chosen, (), tmp_path / "b", is_archive=False)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))
     found = {str(path.relative_to(tmp_path / "b")) for path in (tmp_path / "b").rglob("*") if path.is_file()}
@@ -286,8 +292,8 @@ def test_what_the_manifest_says_of_files_is_true(tmp_path: Path) -> None:
 
 
 def test_what_exists_is_never_written_over(tmp_path: Path) -> None:
-    original = source(unpacked("fifteen-5.3.3"))
-    identity = rows_of(original)[0]["transaction_id"]
+    original, rows = original_of("fifteen-5.3.3")
+    identity = rows[0]["transaction_id"]
     (tmp_path / "b.tar.xz").write_bytes(b"mine")
     (tmp_path / "b").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -452,8 +458,8 @@ def test_what_damage_makes_undecidable_stays_so(tmp_path: Path) -> None:
 
 
 def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = source(unpacked("killed-5.3.3"))
-    pending = next(row["transaction_id"] for row in rows_of(original) if row["state"] == "PENDING")
+    original, rows = original_of("killed-5.3.3")
+    pending = next(row["transaction_id"] for row in rows if row["state"] == "PENDING")
     monkeypatch.setattr("rmqtx.repairs.bundles.config_files._cursors", lambda *_: None)
     made = make_bundle(original, [pending], (), tmp_path / "b", is_archive=False)
     assert any("state is UNDECIDABLE in the bundle and PENDING in the store" in line for line in made.differences)
@@ -481,8 +487,8 @@ def test_of_damaged_bytes_only_a_proven_header_stays() -> None:
 
 
 def test_bundles_are_their_owner_s_alone(tmp_path: Path) -> None:
-    one = source(unpacked("fifteen-5.3.3"))
-    name = rows_of(one)[0]["transaction_id"]
+    one, rows = original_of("fifteen-5.3.3")
+    name = rows[0]["transaction_id"]
     for target, is_archive in ((tmp_path / "b", False), (tmp_path / "b.tar.xz", True)):
         make_bundle(one, [name], [], target, is_archive=is_archive)
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700

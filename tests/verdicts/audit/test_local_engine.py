@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,12 @@ def verdicts(name: str, root: Path | None = None, *, processes: int = 1) -> tupl
     return rows, {finding.line() for finding in reading.findings}, sums
 
 
+@functools.cache
+def wanted_of(name: str) -> tuple[dict[str, list[Row]], set[str], Row]:
+    """The same of an undamaged store, in one partition and in memory, once for all tests: ask before `many` is used."""
+    return verdicts(name)
+
+
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small splits, many partitions, all in files."""
@@ -49,29 +57,31 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", STORES)
 def test_partitions_in_files_give_what_memory_gives(name: str, request: pytest.FixtureRequest) -> None:
-    wanted = verdicts(name)
+    wanted = wanted_of(name)
     request.getfixturevalue("many")
     assert verdicts(name) == wanted
 
 
-@pytest.mark.parametrize("columns", [("state", "half_copies"), ("discard_at_ms",), ("reason", "store"), ("flags",)])
 @pytest.mark.parametrize("engine", ["memory", "many"])
-def test_some_columns_are_those_of_all(columns: tuple[str, ...], engine: str, request: pytest.FixtureRequest) -> None:
+def test_some_columns_are_those_of_all(engine: str, request: pytest.FixtureRequest) -> None:
     if engine == "many":
         request.getfixturevalue("many")
-    name, now_ms = "killed-4.9.7", 1_800_000_000_000
-    whole, part = (
-        audit([opened(name)], settings_of(name), at_ms=now_ms, processes=1, columns=chosen).table()
-        for chosen in (TRANSACTIONS.names, columns)
-    )
-    assert part.schema.names == [name for name in TRANSACTIONS.names if name in columns]
-    assert part.equals(whole.select(part.schema.names))
+
+    def table(columns: Sequence[str]) -> pa.Table:
+        name, now_ms = "killed-4.9.7", 1_800_000_000_000
+        return audit([opened(name)], settings_of(name), at_ms=now_ms, processes=1, columns=columns).table()
+
+    whole = table(TRANSACTIONS.names)
+    for columns in (("state", "half_copies"), ("discard_at_ms",), ("reason", "store"), ("flags",)):
+        part = table(columns)
+        assert part.schema.names == [name for name in TRANSACTIONS.names if name in columns]
+        assert part.equals(whole.select(part.schema.names)), columns
 
 
 def test_the_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if not is_accelerator_installed():
         pytest.skip("numba (extra `fast`) is not installed")
-    wanted = {name: verdicts(name) for name in STORES}
+    wanted = {name: wanted_of(name) for name in STORES}
     monkeypatch.setattr(local_audit, "ACCELERATED_BYTES_MIN", 0)
     for _ in ("one partition", "many"):
         assert {name: verdicts(name) for name in STORES} == wanted
@@ -99,13 +109,14 @@ def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
     root = copy_of(STORES[0], tmp_path)
     file = damage.log_files(root)[0]
     data = file.read_bytes()
-    finals = [row for row in verdicts(STORES[0])[0].values() if row[0]["final_records"]]
+    whole = wanted_of(STORES[0])[0]
+    finals = [row for row in whole.values() if row[0]["final_records"]]
     for rows in finals:
         place = rows[0]["final_records"][0]["commit_log_offset"]
         damage.flip_byte(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 50, 0x11)
     assert len(finals) > 10
     wanted = verdicts(STORES[0], root)
-    assert wanted[0].keys() >= verdicts(STORES[0])[0].keys()
+    assert wanted[0].keys() >= whole.keys()
     request.getfixturevalue("many")
     assert verdicts(STORES[0], root) == wanted
 
@@ -118,7 +129,7 @@ def test_a_half_with_an_id_that_is_no_text_is_judged_with_the_end_that_names_it(
     root = copy_of(name, tmp_path)
     file = damage.log_files(root)[0]
     data = file.read_bytes()
-    sound = [row for rows in verdicts(name)[0].values() for row in rows]
+    sound = [row for rows in wanted_of(name)[0].values() for row in rows]
     damaged = {
         row["transaction_id"]: row["half_copies"][0]["commit_log_offset"] for row in sound
         if len(row["half_copies"]) == 1 and row["final_records"] and not row["discard_copies"]
@@ -136,7 +147,7 @@ def test_a_half_with_an_id_that_is_no_text_is_judged_with_the_end_that_names_it(
 
 def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     name = STORES[0]
-    wanted = verdicts(name)
+    wanted = wanted_of(name)
     monkeypatch.setattr(local_audit, "ONE_PROCESS_BYTES_MAX", 0)
     assert verdicts(name, processes=2) == wanted
 
