@@ -29,11 +29,20 @@ SECONDS = {
     "tests/brokers/test_secured.py": 59,
     "tests/brokers/test_stand_in.py": 77,
     "tests/brokers/test_transaction_tables.py": 80,
+    "tests/cli/test_acting_on_files.py": 26,
+    "tests/cli/test_one_story.py": 45,
+    "tests/cli/test_outputs_arrive.py": 24,
+    "tests/cli/test_read_only.py": 35,
+    "tests/field/test_field_stores.py": 30,
     "tests/fuzz/test_campaigns.py": 33,
     "tests/histories/test_recorded.py": 35,
+    "tests/remoting/test_live_questions.py": 40,
+    "tests/repairs/test_apply_crashes.py": 25,
     "tests/repairs/test_bundles.py": 71,
+    "tests/verdicts/audit/test_local_engine.py": 33,
     "tests/verdicts/evidence/test_fast_path_on_damage.py": 47,
     "tests/verdicts/follow/test_follow.py": 69,
+    "tests/verdicts/missing/test_hidden_records.py": 40,
 }
 #: Seconds of a test of another file.
 _SECONDS_OF_TEST = 0.3

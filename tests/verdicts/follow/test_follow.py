@@ -80,6 +80,10 @@ def forge_final(forge: Forge, half: int, name: str) -> Message:
     return Message(topic="orders", properties=properties, sys_flag=COMMIT, prepared_transaction_offset=half)
 
 
+#: Enough for nine files of the log, where only their number matters.
+FEW_HALVES = 20
+
+
 def rolling(root: Path, seed: int = 0, halves: int = 50) -> Path:
     """Histories of every kind over many small files, put together at random."""
     forge, chance = Forge(root, segment_bytes=2048), random.Random(seed)
@@ -233,7 +237,7 @@ def test_what_expired_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_it_was_away_while_files_expired(tmp_path: Path) -> None:
-    growing = Growing(rolling(tmp_path / "whole", 2), tmp_path / "copy")
+    growing = Growing(rolling(tmp_path / "whole", 2, halves=FEW_HALVES), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", by_default)
     growing.write_to(3000)
     followed.assert_current()
@@ -291,7 +295,7 @@ def test_a_disk_that_is_full_ends_it_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_cut_back_is_refused(tmp_path: Path) -> None:
-    growing = Growing(rolling(tmp_path / "whole"), tmp_path / "copy")
+    growing = Growing(rolling(tmp_path / "whole", halves=FEW_HALVES), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", by_default)
     growing.write_to(7000)
     followed.assert_current()
@@ -317,7 +321,7 @@ def test_another_store_in_its_place_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_read_file_of_another_length_is_refused(tmp_path: Path) -> None:
-    root = rolling(tmp_path / "s")
+    root = rolling(tmp_path / "s", halves=FEW_HALVES)
     followed = Followed([root], tmp_path / "checkpoint", by_default)
     followed.assert_current()
     damage.truncate(damage.log_files(root)[2], 1000)
@@ -326,7 +330,7 @@ def test_a_read_file_of_another_length_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_ends_it_and_is_read_later(tmp_path: Path) -> None:
-    growing = Growing(rolling(tmp_path / "whole"), tmp_path / "copy")
+    growing = Growing(rolling(tmp_path / "whole", halves=FEW_HALVES), tmp_path / "copy")
     followed = Followed([growing.root], tmp_path / "checkpoint", by_default)
     growing.write_to(9000)
     followed.assert_current()
