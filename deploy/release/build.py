@@ -199,6 +199,7 @@ def main() -> int:
     if run("git", "status", "--porcelain"):
         parser.error("there are changes that are not committed; commit them, or build from a clean clone")
     epoch = int(run("git", "log", "-1", "--format=%ct"))
+    os.umask(0o022)  # setuptools writes the modes of its files into the wheel
     with tempfile.TemporaryDirectory() as scratch:
         tools = Tools(Path(scratch) / "tools", epoch)
         builds = [options.directory.resolve(), *([] if options.once else [Path(scratch) / "second"])]
