@@ -65,15 +65,15 @@ class Spool:
         # 16-bit numbers are sorted without comparisons.
         numbers = numbers.astype(np.uint16) if self.partitions_count <= 1 << 16 else numbers
         order = np.argsort(numbers, kind="stable")
-        narrow = narrow.combine_chunks()
-        narrow = narrow.take(pa.array(order)) if self.partitions_count > 1 else narrow
+        rows = pa.RecordBatch.from_arrays([_one_array(column) for column in narrow.columns], schema=narrow.schema)
+        rows = rows.take(pa.array(order)) if self.partitions_count > 1 else rows
         bounds = np.searchsorted(numbers[order], np.arange(self.partitions_count + 1)).tolist()
         path = self.directory / f"{name}-{file_stem}.arrow"
         positions = np.zeros(self.partitions_count + 1, np.int64)
         with pa.OSFile(str(path), "wb") as file:
             for number, (low, high) in enumerate(itertools.pairwise(bounds)):
-                for part in narrow.slice(low, high - low).combine_chunks().to_batches():
-                    file.write(part.serialize())
+                if high > low:  # a slice is written without the rows around it
+                    file.write(rows.slice(low, high - low).serialize())
                 positions[number + 1] = file.tell()
         self._files[name].append(_File(path, constants, positions))
         self._schemas[name] = table.schema
