@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -258,7 +258,8 @@ class Evidence:
             rows &= self._lengths(name) <= most
         for name in ("producer_group", "topic"):
             rows &= np.asarray(self._column(name).is_valid())
-        return rows & (self._lengths("half_copies") == 1) & ~self.was_checked
+        rows &= (self._lengths("half_copies") == 1) & ~self.was_checked
+        return rows
 
     @cached_property
     def eventful(self) -> tuple[Int64s, Evidence]:
@@ -312,17 +313,16 @@ class Evidence:
     @property
     def has_topic(self) -> Bools:
         """Whether the topic of each transaction is among those of its store; true where either is unknown."""
-        return np.asarray(pc.is_null(self._column("topic"))) | self.topic_among(lambda one: one.topics)
+        return (self.words("topic")[1] < 0) | self.topic_among(lambda one: one.topics)
 
     def topic_among(self, topics: Callable[[StoreEvidence], frozenset[str] | None]) -> Bools:
         """Whether the topic of each transaction is among some topics of its store; true where those are unknown."""
-        column = self._column("topic")
         found = np.zeros(self.count, np.bool_)
         for number, one in enumerate(self.stores.values()):
             is_here = self.store == number
             listed = topics(one)
             if listed is not None:
-                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(listed), pa.string())))
+                is_here &= self._has_word("topic", listed)
             found |= is_here
         return found
 
@@ -443,7 +443,7 @@ class Evidence:
         owners, numbers = np.asarray(pc.list_parent_indices(lists)), int64s(encoded.indices)
         return {name: owners[numbers == number] for number, name in enumerate(encoded.dictionary.to_pylist())}
 
-    def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
+    def _has_word(self, name: str, words: Collection[str]) -> Bools:
         """Whether each transaction has one of some words in a column of few words."""
         known, numbers = self.words(name)
         is_wanted = np.array([word in words for word in known] + [False], np.bool_)  # null is number -1

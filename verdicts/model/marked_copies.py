@@ -133,6 +133,9 @@ class SeenCopies:
         for identity, copy in copies:
             self._found.setdefault(identity, {})[copy.record.commit_log_offset] = copy
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def __iter__(self) -> Iterator[tuple[str, MarkedCopy]]:
         return ((identity, copy) for identity, copies in self._found.items() for copy in copies.values())
 
@@ -193,6 +196,9 @@ def with_copies(rows: pa.Table, places: Iterable[MarkedCopies]) -> pa.Table:
 
     Their state stays: it is what the broker recorded.
     """
+    places = [place for place in places if place]  # nearly no log has any
+    if not places:
+        return rows
     is_over = pc.is_in(rows["state"], value_set=pa.array(_OVER))
     chosen = rows.select(["transaction_id", "topic"]).filter(pc.and_(is_over, pc.is_valid(rows["topic"])))
     topics = dict(zip(chosen["transaction_id"].to_pylist(), chosen["topic"].to_pylist(), strict=True))
