@@ -34,3 +34,10 @@ def test_each_length_around_the_steps_of_the_loop(lengths: npt.NDArray[np.int64]
     for begin in (0, 1, 7):
         found = checksums.checksums(data, np.full(len(lengths), begin), lengths)
         assert found.tolist() == [zlib.crc32(raw[begin : begin + length]) for length in lengths.tolist()]
+
+
+def test_parts_that_end_outside_the_data_are_those_of_the_reference_path() -> None:
+    data, starts = np.frombuffer(b"abcdefgh" * 4, np.uint8), np.array([30, 40, 8, 3])
+    for lengths in ([2, 0, 8, 3], [9, 1, 8, 3], [2, 0, -4, 3], [1 << 40, 0, 8, 3]):
+        parts = starts, np.array(lengths)
+        assert checksums.checksums(data, *parts).tolist() == crcs(data, *parts).tolist()
