@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from rmqtx.readers.model.errors import BadRequest, FileChanged
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnwritableFile
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.source import change_reader
@@ -178,5 +179,13 @@ def test_a_wrong_query_is_one_line(growing: Growing, tmp_path: Path) -> None:
         ChangeQuery([growing.root], tmp_path / "c", {"checkpoint": ""}).run()
     with pytest.raises(BadRequest, match="lies inside the store"):
         ChangeQuery([growing.root], growing.root / "c").run()
+    folder = re.escape(str(tmp_path / "a b"))
+    for checkpoint, said in (
+        (str(tmp_path / "a b" / "c"), f"No such file or directory - make its folder: mkdir -p '{folder}'"),
+        (str(tmp_path), "Is a directory - give a file in this folder"),
+        ("s3://bucket/c", "a checkpoint is a file on a disk of this machine: give its path, not a URI"),
+    ):
+        with pytest.raises(UnwritableFile, match=said):
+            query_of(growing, tmp_path, checkpoint=checkpoint).run()
     with pytest.raises(BadRequest, match="'0' rows are not a batch"):
         query_of(growing, tmp_path, max_rows_per_batch="0").run()

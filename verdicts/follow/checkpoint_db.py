@@ -13,12 +13,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, neede
 from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED
 from rmqtx.verdicts.follow.segment_notes import Place
@@ -129,6 +132,17 @@ _KEPT = {
 }  # fmt: skip
 
 
+def _next_step(path: str, error: OSError) -> str | None:
+    """What makes a place that cannot be opened one for a checkpoint; None if nothing is known."""
+    if is_uri(path):
+        return "a checkpoint is a file on a disk of this machine: give its path, not a URI"
+    if not (folder := Path(path).parent).is_dir():
+        return f"make its folder: mkdir -p {shlex.quote(str(folder))}"
+    if isinstance(error, IsADirectoryError):
+        return "give a file in this folder"
+    return None
+
+
 class FollowDatabase:
     """An open checkpoint; only one program can open it at a time.
 
@@ -144,7 +158,9 @@ class FollowDatabase:
         try:
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
+            raise UnwritableFile(
+                f"cannot write {path}: {error.strerror}", file=path, advice=_next_step(path, error)
+            ) from error
         try:
             self._require_ours(time.monotonic() + wait_seconds)
             with self.naming_the_file():
@@ -207,7 +223,7 @@ class FollowDatabase:
         )
 
     def _none(self) -> BadRequest:
-        return BadRequest(f"{self.path} is not a checkpoint of rmqtx follow", advice="give another file")
+        return BadRequest(f"{self.path} is not a checkpoint of rmqtx", advice="give another file")
 
     def _make(self, stores: Sequence[Store]) -> None:
         with self.transaction():
