@@ -16,6 +16,7 @@ checksums = pytest.importorskip(
     "rmqtx.readers.log.accelerator.checksums", reason="numba (extra `fast`) is not installed"
 )
 
+
 @given(st.binary(max_size=700), st.lists(st.tuples(st.integers(0, 700), st.integers(0, 700)), max_size=20))
 def test_crcs_are_those_of_zlib(raw: bytes, ends: list[tuple[int, int]]) -> None:
     parts = [sorted(min(end, len(raw)) for end in pair) for pair in ends]
