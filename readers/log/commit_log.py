@@ -22,6 +22,7 @@ from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store, is_bundle
 
 _TYPE_NAMES = ("none", "prepared", "commit", "rollback")
+_TYPES = {field.name: field.type for field in RECORDS}
 
 
 def record_columns(block: Block, store: str, columns: list[str], *, decompress: bool = False) -> list[pa.Array]:
@@ -29,7 +30,9 @@ def record_columns(block: Block, store: str, columns: list[str], *, decompress: 
 
     Shape: one array per name. `body` is as stored, or decompressed with `decompress`; `body_crc_matches` computes CRCs.
     """
-    return [_column(block, store, name, decompress=decompress).cast(RECORDS.field(name).type) for name in columns]
+    made = (_column(block, store, name, decompress=decompress) for name in columns)
+    wanted = map(_TYPES.__getitem__, columns)
+    return [column if column.type == of else column.cast(of) for column, of in zip(made, wanted, strict=True)]
 
 
 def _column(block: Block, store: str, name: str, *, decompress: bool) -> pa.Array:

@@ -49,7 +49,7 @@ def is_rollback(block: Block) -> Bools:
     has_body = block.body_lengths > 0
     certain = (kinds == ROLLBACK) & ~has_body
     found = _of_old_design(block, certain | (named & ~has_body), certain & named)
-    rows = np.flatnonzero(found & ~certain)
+    rows = (found & ~certain).nonzero()[0]
     if len(rows):
         found[rows] = block.take(rows).properties.locate(HALF_MARK)[2]
     return found
@@ -70,7 +70,7 @@ def _of_old_design(
     `sure`: records that several header fields identify, so that the properties may be damaged. `may_be_unreadable`:
     records for which properties that are not names and values are accepted.
     """
-    rows = np.flatnonzero(found)
+    rows = found.nonzero()[0]
     if len(rows):
         alone = block.take(rows)
         own = alone.properties.locate(PRODUCER_GROUP)[2] | alone.properties.locate(HALF_MARK)[2]

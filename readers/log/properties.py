@@ -72,7 +72,8 @@ class PropertyAreas:
 
     @cached_property
     def _separators(self) -> Int64s:
-        return np.flatnonzero(self._bytes == VALUE_END)
+        found: Bools = self._bytes == VALUE_END
+        return found.nonzero()[0]
 
     @cached_property
     def _pieces(self) -> Int64s:
@@ -85,7 +86,7 @@ class PropertyAreas:
         begins = np.zeros(len(self._bytes) + 1, np.bool_)
         begins[self._offsets[:-2]] = True
         begins[self._separators + 1] = True
-        return np.flatnonzero(begins[: self._offsets[self.count]])
+        return begins[: self._offsets[self.count]].nonzero()[0]
 
     @cached_property
     def _words(self) -> Words:
@@ -159,6 +160,8 @@ class PropertyAreas:
 
     def texts_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
         """Return values at places in the copied areas, as text; ids usually have one length."""
+        if not present.any():
+            return pa.nulls(len(present), pa.string())
         even = even_texts(self._bytes, starts, lengths) if present.all() else None
         return strings(self.views_of(starts, lengths, present)) if even is None else even
 

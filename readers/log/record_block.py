@@ -146,7 +146,7 @@ class Block:
         place = self.body_starts + self.body_lengths
         lengths = self.data[place].astype(np.int64)
         starts = place + 1
-        two = np.flatnonzero(self.is_v2)
+        two = self.is_v2.nonzero()[0]
         if len(two):
             lengths[two] = self._integers(place[two], ">i2")
             starts[two] += 1
@@ -198,7 +198,7 @@ class Block:
         good = (self.body_lengths >= 0) & (place <= last) & (self.body_starts <= last)
         place = np.where(good, place, self.starts)
         lengths = self.data[place].astype(np.int64)
-        wide = np.flatnonzero(self.is_v2)
+        wide = self.is_v2.nonzero()[0]
         starts = place + 1
         lengths[~self.is_v2 & (lengths > 127)] = -1  # the broker reads a signed byte
         if len(wide):

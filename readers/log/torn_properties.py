@@ -35,7 +35,7 @@ def have_torn_properties(block: Block) -> Bools:
     Every half copy, op message, COMMIT record and discard copy has properties.
     """
     torn = end_in_zeros(block)
-    empty = np.flatnonzero(block.properties_lengths == 0)
+    empty = (block.properties_lengths == 0).nonzero()[0]
     if len(empty):
         alone = block.take(empty)
         torn[empty] = are_halves(alone) | are_ops(alone) | alone.topic_is(DISCARD_TOPIC) | is_final(alone)

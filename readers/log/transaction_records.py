@@ -87,7 +87,7 @@ def _named_by_commits(block: Block) -> pa.Array:
 
 def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
     """Return a column for the few records without UNIQ_KEY; null for the others."""
-    rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
+    rows = (~block.properties.locate(UNIQ_KEY)[2]).nonzero()[0]
     if not len(rows):
         return pa.nulls(len(block), pa.string())
     places = np.full(len(block), -1, np.int64)
@@ -257,8 +257,10 @@ def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
     kinds = block.sys_flag & TRANSACTION_MASK
     flagged = kinds == COMMIT
     names_copy = block.header("prepared_transaction_offset") != 0
-    rows = np.flatnonzero(flagged | names_copy)
+    rows = (flagged | names_copy).nonzero()[0]
     candidates = block.take(rows)
+    if not len(rows):
+        return rows, candidates, np.zeros(0, np.bool_)
     flagged, names_copy = flagged[rows], names_copy[rows]
     has_body = candidates.body_lengths > 0
     is_first = candidates.header("reconsume_times") == 0

@@ -105,7 +105,7 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     first = words[starts]
     table = np.empty((len(starts), 2), np.uint64)
     heads, rests = first & np.uint64(0xFFFFFFFF), starts.astype(np.uint64) << np.uint64(32)
-    short = np.flatnonzero(lengths <= _INLINE_BYTES_MAX)
+    short = (lengths <= _INLINE_BYTES_MAX).nonzero()[0]
     if len(short):
         sizes = lengths[short]
         heads[short] &= _KEPT[np.minimum(sizes, 4)]

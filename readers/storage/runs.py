@@ -64,6 +64,9 @@ def portions(begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion
 
 
 def _ascending(first: int, begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion]:
+    if len(begins) == 1:  # as most look-ups
+        yield Portion(first, first + 1, begins, ends, np.zeros(1, np.int64))
+        return
     reach = np.maximum.accumulate(ends)
     is_cut = np.append(True, begins[1:] > reach[:-1] + limits.near_bytes)
     added = np.where(is_cut, ends - begins, np.append(0, np.diff(reach)))
