@@ -31,18 +31,18 @@ LEFT_OUT = (
     # Python: what builds, shows windows or tests.
     *(f"lib/python3*/{name}" for name in (
         "config-3*", "ensurepip", "idlelib", "lib2to3", "test", "tkinter", "turtle*", "pydoc_data",
-        "site-packages/pip*", "lib-dynload/_tkinter*", "lib-dynload/_test*", "lib-dynload/_xxtest*", "lib-dynload/xx*",
+        "*-packages/pip*", "lib-dynload/_tkinter*", "lib-dynload/_test*", "lib-dynload/_xxtest*", "lib-dynload/xx*",
     )),
     "bin/*", "include", "share", "lib/pkgconfig", "lib/*.a",
-    "lib/python3*/site-packages/**/*.pyi",
+    "lib/python3*/*-packages/**/*.pyi", "lib/python3*/*-packages/bin", "lib/python3*/*-packages/.lock",
     # Lexers of rich's syntax highlighting: rmqtx has none.
-    "lib/python3*/site-packages/pygments/lexers/[!_]*",
+    "lib/python3*/*-packages/pygments/lexers/[!_]*",
     *(f"lib/{name}*" for name in ("tcl", "tk", "libtcl", "libtk", "itcl", "thread")),
     # numpy and pyarrow: tests, headers, and libraries that no command loads.
-    *(f"lib/python3*/site-packages/numpy/{name}" for name in (
+    *(f"lib/python3*/*-packages/numpy/{name}" for name in (
         "**/tests", "f2py", "_core/include", "_core/lib", "random/lib",
     )),
-    *(f"lib/python3*/site-packages/pyarrow/{name}" for name in (
+    *(f"lib/python3*/*-packages/pyarrow/{name}" for name in (
         "tests", "include", "src", "includes", "**/*.p[yx][xdi]", "*_flight*", "_substrait*", "*_cpp_tests*",
         "libarrow*.so", "libparquet*.so", "*.so.*.*.*",
     )),
@@ -58,7 +58,7 @@ sys.exit(run())
 
 def record_what_is_left(tree: Path) -> None:
     """Take files that were left out, and what names the place of this build, from the lists of the packages."""
-    for record in tree.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
+    for record in tree.glob("lib/python3*/*-packages/*.dist-info/RECORD"):
         for name in ("direct_url.json", "uv_cache.json"):
             (record.parent / name).unlink(missing_ok=True)
         lines = record.read_text("utf-8").splitlines(keepends=True)
@@ -96,7 +96,12 @@ def main() -> int:
         shutil.copytree(given, tree, symlinks=True, ignore=shutil.ignore_patterns("site-packages", "*.a"))
         python = next((tree / "bin").glob("python3.[0-9]*[0-9]"))
         (tree / "lib" / python.name / "EXTERNALLY-MANAGED").unlink(missing_ok=True)
-        common = ("--quiet", "--python", python, "--python-platform", PLATFORM, "--no-deps", "--only-binary", ":all:")
+        # Debian's Python looks for packages in dist-packages, and would install them below local/.
+        packages = run(python, "-Ic", "import site; print(site.getsitepackages()[-1])").strip()
+        common = (
+            "--quiet", "--python", python, "--target", packages, "--python-platform", PLATFORM, "--no-deps",
+            "--only-binary", ":all:",
+        )  # fmt: skip
         tools("uv", "pip", "install", *common, "--require-hashes", "-r", options.dist.resolve() / "pylock.host.toml")
         tools("uv", "pip", "install", *common, next(options.dist.resolve().glob("rmqtx-*.whl")))
     kept = python.rename(tree / python.name)
