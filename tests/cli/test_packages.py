@@ -205,3 +205,16 @@ def test_images_of_two_containers_are_the_same(tmp_path: Path) -> None:
     assert (image["RepoTags"], content["one.tar"]) == (["rmqtx:1"], b"layer")
     assert image["Config"] == f"{hashlib.sha256(content[image['Config']]).hexdigest()}.json"
     assert json.loads(content[image["Config"]]) == {"config": {"User": "3000:3000"}, "os": "linux"}
+
+
+def test_lists_of_installed_packages_name_what_is_there(tmp_path: Path) -> None:
+    info = tmp_path / "lib/python3.13/dist-packages/one-1.dist-info"
+    info.mkdir(parents=True)
+    (info.parent / "one.py").write_text("")
+    (info / "direct_url.json").write_text('{"url": "file:///place/of/the/build"}')
+    names = ("one.py", "one_test.py", "bin/one", "one-1.dist-info/direct_url.json", "one-1.dist-info/RECORD")
+    (info / "RECORD").write_text("".join(f"{name},sha256=x,1\n" for name in names))
+    script = "import pathlib, sys, tree; tree.record_what_is_left(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, env={**os.environ, "PYTHONPATH": str(RELEASE)})
+    assert (info / "RECORD").read_text() == "one.py,sha256=x,1\none-1.dist-info/RECORD,sha256=x,1\n"
+    assert not (info / "direct_url.json").exists()
