@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -114,8 +113,9 @@ def _packages(wanted: set[str]) -> Iterator[Part]:
     if version is None:
         yield note(HERE, "rmqtx", f"from {place}, not installed by pip: its requirements are unknown", "pip install .")
         return
-    installed = sysconfig.get_path("purelib")
-    yield ok(HERE, "rmqtx", f"{version}, {'installed' if str(place) == installed else 'sources'} in {place}")
+    # Beside its own metadata: of the directories of packages, Debian's Python names another one first.
+    is_installed = Path(str(importlib.metadata.distribution("rmqtx").locate_file(""))) == place
+    yield ok(HERE, "rmqtx", f"{version}, {'installed' if is_installed else 'sources'} in {place}")
     for requirement in _requirements("rmqtx", ""):
         found, lacks = _state_of(requirement)
         part, advice = f"package {requirement.name}", f"pip install '{requirement}'"
