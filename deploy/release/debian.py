@@ -4,8 +4,9 @@
     python3 deploy/release/debian.py LIST DIRECTORY
 
 Each line of LIST is `SHA256  ARCHIVE/PATH`, with the archive `debian` or `debian-security`; its first line has a time
-at which all of them were in Debian. They come from the mirror of RMQTX_MIRROR (http://HOST/debian), else from
-deb.debian.org, and what has left it, from snapshot.debian.org as of that time. A file with another digest is not kept.
+at which all of them were in Debian. They come from the mirror of RMQTX_MIRROR (http://HOST/debian), else from those
+that apt has on this host. A file with another digest is not kept. DIRECTORY may have files already, such as one that
+has left the mirrors: Debian's snapshots have it as of that time.
 
 Status 0: DIRECTORY has every file. 1: a file could not be fetched, or has another digest.
 """
@@ -16,6 +17,7 @@ import argparse
 import hashlib
 import os
 import re
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -23,21 +25,29 @@ from pathlib import Path
 _MINUTES = 5
 
 
-def places(path: str, when: str) -> list[str]:
-    """Return the addresses of a file in the order in which they are tried."""
-    if mirror := os.environ.get("RMQTX_MIRROR", "").rstrip("/").removesuffix("/debian"):
-        return [f"{mirror}/{path}"]
-    archive, _, rest = path.partition("/")
-    return [f"http://deb.debian.org/{path}", f"http://snapshot.debian.org/archive/{archive}/{when}/{rest}"]
+def mirrors() -> list[str]:
+    """Return the addresses of the archives that are tried, each without the name of an archive at its end."""
+    if named := os.environ.get("RMQTX_MIRROR", ""):
+        found = [named]
+    else:
+        command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        except OSError:
+            found = []
+    if not found:
+        sys.exit("debian: apt has no mirror on this host; RMQTX_MIRROR=http://HOST/debian names one")
+    roots = [address.rstrip("/").removesuffix("-security").removesuffix("/debian") for address in found]
+    return list(dict.fromkeys(roots))
 
 
-def fetch(digest: str, path: str, when: str, directory: Path) -> str:
+def fetch(digest: str, path: str, directory: Path, roots: list[str]) -> str:
     """Write the file unless it is there; return why it could not be written, else an empty text."""
     target = directory / path.rpartition("/")[2]
     if target.exists() and hashlib.sha256(target.read_bytes()).hexdigest() == digest:
         return ""
     failures = []
-    for address in places(path, when):
+    for address in (f"{root}/{path}" for root in roots):
         try:
             with urllib.request.urlopen(address, timeout=60 * _MINUTES) as answer:
                 content = answer.read()
@@ -64,10 +74,10 @@ def main() -> int:
     files = re.findall(r"^([0-9a-f]{64})  (\S+)$", text, re.MULTILINE)
     if not files:
         sys.exit(f"debian: {options.list} names no file")
-    failed = 0
+    roots, failed = mirrors(), 0
     for digest, path in files:
-        if why := fetch(digest, path, when, options.directory):
-            print(f"debian: could not fetch {path}\n{why}", file=sys.stderr)
+        if why := fetch(digest, path, options.directory, roots):
+            print(f"debian: could not fetch {path}, which was in Debian at {when}\n{why}", file=sys.stderr)
             failed += 1
     return 1 if failed else 0
 
