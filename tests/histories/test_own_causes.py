@@ -35,3 +35,13 @@ def test_what_records_show_must_be_given_with_certainty_or_not() -> None:
 
 def test_nothing_is_compared_where_the_events_are_not_known() -> None:
     assert not _differences(["no-decision-in-time"], None, [("commit", 3)])
+
+
+def test_an_op_message_of_another_decision_with_the_number_of_an_old_copy_looks_like_its_own() -> None:
+    one = Transaction(7, "orders", "TopicA", "A", copies=[(3, 900), (5, 1_900)], happened=[])
+    other = Transaction(8, "orders", "TopicA", "B", copies=[(4, 1_200)], accepted=[("rollback", 3)], happened=[])
+    for others, differing in (([], 1), ([other], 0)):
+        truth = Truth("4.9.7", {}, 0, [], 0, [one, *others], op_numbers=[3], happened=["stop"])
+        result = Compared()
+        compare_own_causes(result, truth, one, {"causes": ["decision-names-old-copy"]})
+        assert len(result.differences) == differing
