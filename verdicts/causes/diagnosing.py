@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
-from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count
+from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count, Example
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
@@ -52,9 +52,6 @@ DIAGNOSES = pa.schema(
         column("sources", pa.string(), "upstream files and issues, and the brokers that were seen to behave so"),
     ]
 )
-
-#: A cause in a store, as a row of DIAGNOSES: the schema is its declaration.
-CauseRow = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -170,6 +167,26 @@ class Diagnosis:
                 points = [*self._unknown(one.cause, one.facts), one.decides] if is_open else []
                 count = self._counts.setdefault((one.store, one.cause.word, strength), Count())
                 count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
+
+
+class CauseRow(TypedDict):
+    """A cause in a store: a row of DIAGNOSES."""
+
+    store: str
+    cause: str
+    strength: str
+    title: str
+    transactions_count: int
+    half_copies_count: int
+    first_time_ms: int | None
+    last_time_ms: int | None
+    examples: list[Example]
+    consequence: str
+    would_decide: str | None
+    act: str
+    change: str | None
+    releases: str
+    sources: str
 
 
 def diagnosed_each(
