@@ -47,6 +47,16 @@ def test_the_schema_takes_the_values_and_refuses_jobs_without_a_store() -> None:
     assert not validator.is_valid({**values, "exporter": {**values["exporter"], "nameServer": "a:1"}})
 
 
+def test_the_values_name_commands_of_the_program() -> None:
+    """Without helm too: an option that moves to another command must move here."""
+    root = typer.main.get_command(app)
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    given = [job["arguments"] for job in values.values() if isinstance(job, dict) and job.get("arguments")]
+    assert len(given) > 1
+    for name, *words in given:
+        root.commands[name].make_context("rmqtx", words)  # type: ignore[attr-defined]
+
+
 def test_what_it_renders_may_write_nothing_and_has_commands_of_the_program(rendered: list[Any]) -> None:
     found = [container for document in rendered for container in containers(document)]
     assert [one["name"] for one in found] == ["exporter", "check", "audit"]
