@@ -216,5 +216,6 @@ def _comparable(rows: list[Row], root: str) -> list[Row]:
         kept = {name: value for name, value in row.items() if name not in _LEFT_OUT}
         kept["flags"] = sorted(set(row["flags"]) - _SINCE_THE_START)
         kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"] or "")
+        kept["reason"] = kept["reason"].replace(", by default)", ")")  # a broker reports each of its settings
         plain.append(json.loads(json.dumps(kept, default=str).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain

@@ -21,6 +21,7 @@ def test_a_certain_cause_needs_its_event() -> None:
     assert not _differences(["decision-names-old-copy"], ["old copy decided"], once)
     assert not _differences(["decision-names-old-copy?"], [], once)
     assert _differences(["no-decision-in-time"], [], once)
+    assert not _differences(["no-decision-in-time"], ["decided after discard"], [("rollback", 3)])
     assert _differences(["ops-lost-at-stop"], [], once)
 
 
