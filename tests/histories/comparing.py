@@ -305,9 +305,8 @@ def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Ro
 def _possible(truth: Truth, one: Transaction) -> dict[str, bool]:
     """Which causes can be, by other facts of the history."""
     has_lost_op = any(number not in truth.op_numbers for _, number in one.accepted)
-    after_discard = (one.happened or []).count("decided after discard")
     return {
-        "discarded-without-copy": bool(one.dropped), "no-decision-in-time": len(one.accepted) <= after_discard,
+        "discarded-without-copy": bool(one.dropped), "no-decision-in-time": not one.accepted or bool(one.discarded),
         "ops-lost-in-memory": has_lost_op, "ops-lost-at-stop": has_lost_op, "op-write-failed": False,
         "cursor-went-back": "kill" in (truth.happened or ()), "cursors-unreadable": False,
         "hidden-by-another-decision": _is_named_by_another(truth, one),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.histories.comparing import Compared, compare_own_causes
 from tests.histories.truth import Transaction, Truth
 
 
-def _differences(causes: list[str], happened: list[str] | None, accepted: list[tuple[str, int]]) -> list[str]:
+def _differences(
+    causes: list[str], happened: list[str] | None, accepted: list[tuple[str, int]], discarded: Sequence[int] = ()
+) -> list[str]:
     """A half message with the number 3, whose op message was written."""
     one = Transaction(7, "orders", "TopicA", "A", copies=[(3, 900)], accepted=accepted, happened=happened)
+    one.discarded.extend(discarded)
     truth = Truth("5.3.3", {}, 0, [], 0, [one], op_numbers=[3], happened=["stop"])
     result = Compared()
     compare_own_causes(result, truth, one, {"causes": causes})
@@ -21,7 +26,7 @@ def test_a_certain_cause_needs_its_event() -> None:
     assert not _differences(["decision-names-old-copy"], ["old copy decided"], once)
     assert not _differences(["decision-names-old-copy?"], [], once)
     assert _differences(["no-decision-in-time"], [], once)
-    assert not _differences(["no-decision-in-time"], ["decided after discard"], [("rollback", 3)])
+    assert not _differences(["no-decision-in-time"], ["decided after discard"], [("rollback", 3)], discarded=[1_200])
     assert _differences(["ops-lost-at-stop"], [], once)
 
 
