@@ -109,7 +109,7 @@ def plausible_times(block: Block) -> Int64s:
     Order: of the block. Units: ms; 0 if no header is plausible.
     """
     times: Int64s = block.header("store_time_ms").astype(np.int64)
-    good = ~break_rules(block, (one for one in RECORD_RULES if one is not OWN_PLACE))
+    good = ~break_any_rule(block, (one for one in RECORD_RULES if one is not OWN_PLACE))
     if good.all():
         return times
     known = np.flatnonzero(good)
@@ -119,7 +119,7 @@ def plausible_times(block: Block) -> Int64s:
     return times[known[np.maximum(before, 0)]]
 
 
-def break_rules(block: Block, rules: Iterable[HeaderRule]) -> Bools:
+def break_any_rule(block: Block, rules: Iterable[HeaderRule]) -> Bools:
     """Return which records break one of the rules."""
     found = np.zeros(len(block), np.bool_)
     for rule in rules:

@@ -30,6 +30,7 @@ from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.reading import VerdictReading
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of
@@ -319,6 +320,19 @@ def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, c
             assert ("may still be in the broker's memory" in row["reason"]) == (row["state"] == "PENDING")
 
 
+def undecidable_in_both(one: Served, root: Path) -> tuple[list[str], VerdictReading]:
+    """What is UNDECIDABLE on the running broker, which must be the same in its files, after these were changed; and the
+    live reading. The server must run.
+    """
+    one.answers.store = store = open_store(root)
+    files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
+    reading = live_lookups.audit([one.broker])
+    live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+    undecidable = [name for name, state in live.items() if state == "UNDECIDABLE"]
+    assert undecidable == [name for name in live if files[name] == "UNDECIDABLE"]
+    return undecidable, reading
+
+
 def test_a_half_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_files(
     tmp_path: Path, client: Client
 ) -> None:
@@ -330,13 +344,8 @@ def test_a_half_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_in_f
     record = file.read_bytes()[place : place + int(lengths[0])]
     kept = record.index(b"UNIQ_KEY") + 20
     damage.write_bytes(file, place + kept, bytes(len(record) - kept))
-    one.answers.store = store = open_store(tmp_path / "store")
     with one.server:
-        files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
-        reading = live_lookups.audit([one.broker])
-        live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
-        undecidable = [name for name, state in live.items() if state == "UNDECIDABLE"]
-        assert undecidable == [name for name in live if files[name] == "UNDECIDABLE"]
+        undecidable, reading = undecidable_in_both(one, tmp_path / "store")
         assert len(undecidable) > 1
         assert place in [one.commit_log_offset for one in reading.findings if one.code == "half-unreadable"]
         for name in (name for name in undecidable if name.isprintable()):
@@ -357,14 +366,9 @@ def test_a_discard_copy_whose_id_a_power_loss_took_makes_others_undecidable_as_i
     record = file.read_bytes()[place : place + length]
     first = record.index(b"UNIQ_KEY") + kept_bytes
     damage.write_bytes(file, place + first, bytes(len(record) - first))
-    one.answers.store = store = open_store(tmp_path / "store")
     with one.server:
-        files = {row["transaction_id"]: row["state"] for row in audit([store], one.settings_of).table().to_pylist()}
-        reading = live_lookups.audit([one.broker])
-        live = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
-    undecidable = [name for name, state in live.items() if state == "UNDECIDABLE"]
+        undecidable, reading = undecidable_in_both(one, tmp_path / "store")
     assert row["transaction_id"] in undecidable
-    assert undecidable == [name for name in live if files[name] == "UNDECIDABLE"]
     assert place in [one.commit_log_offset for one in reading.findings if one.code == "record-properties"]
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import crc_findings
 from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, break_rules, broken_rules
+from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, break_any_rule, broken_rules
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
@@ -370,7 +370,7 @@ def witness_findings(block: Block, found: dict[str, pa.RecordBatch], store: str)
     if not found:
         return
     mine = _witnesses_in(block, found)
-    broken = break_rules(mine, _WITNESS_RULES)
+    broken = break_any_rule(mine, _WITNESS_RULES)
     if broken.any():
         yield from broken_rules(mine.take(broken), store, _WITNESS_RULES)
     malformed = mine.properties.malformed()
