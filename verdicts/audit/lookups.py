@@ -44,7 +44,7 @@ from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
-from rmqtx.verdicts.startup.log_cut import earliest_read, entries_cut, read_from
+from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
 from rmqtx.verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _search_damage_after(
     for root, fact in facts.items():
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
         end = written_end_offset(fact.store.commit_log)
-        is_open, start = begin is not None, _recovery_begin(fact, end - bytes_max)
+        is_open, start = begin is not None, _recovery_begin(fact)
         nearby = None if start is None or end - start > bytes_max else start
         if is_open:
             begin = _half_before(fact.store, begin)
@@ -330,20 +330,13 @@ def _are_read(copies: pa.Array, fact: StoreFacts) -> bool:
     return bool(pc.any(pc.greater_equal(numbers, (fact.cursors.half or {}).get(0, 0))).as_py())
 
 
-def _recovery_begin(fact: StoreFacts, nearest: int) -> int | None:
-    """Return the place from which the next start reads the log; None if it is not known, or the store is remote.
-
-    `nearest`: if the release is not known, the place from which a start of any release reads, unless it is before this.
-    """
+def _recovery_begin(fact: StoreFacts) -> int | None:
+    """Return the place from which the next start reads the log; None if it is not known, or the store is remote."""
     if fact.store.is_remote:
         return None
     try:
-        version, assumed = supposed_version(fact.settings, fact.check_stops)
-        begin = read_from(fact.store, version, fact.settings.given or {})
-        earliest = None if assumed is None else earliest_read(fact.store)
-        if begin is None or earliest is None or earliest < nearest:
-            return begin
-        return min(begin, earliest)
+        version = supposed_version(fact.settings, fact.check_stops)[0]
+        return read_from(fact.store, version, fact.settings.given or {})
     except SourceError:
         return None  # reported by the reader of the file
 
