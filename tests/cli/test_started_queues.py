@@ -109,3 +109,19 @@ def test_a_corrected_cursor_passes_what_a_start_writes_before_it(root: Path, rmq
 def test_a_simulation_says_that_the_broker_does_not_start(root: Path, rmqtx: Run) -> None:
     damage.truncate(damage.log_files(root)[-1], 200_000)
     assert "the broker does not start on this store, so it checks nothing" in rmqtx("simulate", root).err
+
+
+@pytest.mark.parametrize("command", ["pending", "simulate"])
+@pytest.mark.parametrize(
+    ("options", "status"), [((), 3), (("--broker-version", "5.2.0"), 3), (("--broker-version", "5.3.3"), 0)]
+)
+def test_damage_that_only_some_releases_read_is_found_if_the_release_is_not_known(
+    command: str, options: tuple[str, ...], status: int, root: Path, rmqtx: Run
+) -> None:
+    """5.2.0 begins with the first file, and cuts off the log at the damage; 5.3.3 begins with the last one."""
+    damage.write_bytes(damage.log_files(root)[0], 20 << 12, bytes(1 << 12))
+    run = rmqtx(command, root, *options)
+    assert run.status == status
+    if command == "simulate" and not options:
+        assert "found a start of 5.2.0 ends the log at commit-log offset" in run.err
+        assert "not every version does this, but for example 5.2.0; add --broker-version" in run.err

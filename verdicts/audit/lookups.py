@@ -45,6 +45,7 @@ from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
+from rmqtx.verdicts.startup.rules import possible_rules
 from rmqtx.verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def _search_damage_after(
     for root, fact in facts.items():
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
         end = written_end_offset(fact.store.commit_log)
-        is_open, start = begin is not None, _recovery_begin(fact)
+        is_open, start = begin is not None, _recovery_begin(fact, end - bytes_max)
         nearby = None if start is None or end - start > bytes_max else start
         if is_open:
             begin = _half_before(fact.store, begin)
@@ -330,13 +331,20 @@ def _are_read(copies: pa.Array, fact: StoreFacts) -> bool:
     return bool(pc.any(pc.greater_equal(numbers, (fact.cursors.half or {}).get(0, 0))).as_py())
 
 
-def _recovery_begin(fact: StoreFacts) -> int | None:
-    """Return the place from which the next start reads the log; None if it is not known, or the store is remote."""
+def _recovery_begin(fact: StoreFacts, nearest: int) -> int | None:
+    """Return the place from which the next start reads the log; None if it is not known, or the store is remote.
+
+    If several releases are possible, the earliest of their places that is not before `nearest`.
+    """
     if fact.store.is_remote:
         return None
+    conf = fact.settings.given or {}
     try:
-        version = supposed_version(fact.settings, fact.check_stops)[0]
-        return read_from(fact.store, version, fact.settings.given or {})
+        begin = read_from(fact.store, supposed_version(fact.settings, fact.check_stops)[0], conf)
+        if begin is None:
+            return None
+        others = (read_from(fact.store, rules.version, conf) for rules in possible_rules(fact.settings, conf))
+        return min([begin, *(other for other in others if other is not None and other >= nearest)])
     except SourceError:
         return None  # reported by the reader of the file
 

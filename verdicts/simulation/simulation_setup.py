@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -31,7 +31,9 @@ from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
-from rmqtx.verdicts.startup.log_cut import scanned_cut
+from rmqtx.verdicts.startup.findings import by_some_versions
+from rmqtx.verdicts.startup.log_cut import scanned_cuts
+from rmqtx.verdicts.startup.rules import possible_rules
 
 #: A longer log is not read for damage at which the next start would cut it off.
 _SCANNED_BYTES_MAX = 256 << 20
@@ -78,7 +80,10 @@ def simulated_checks(
 
 @dataclass(frozen=True, slots=True)
 class _LogCuts:
-    """Where the next start cuts off the log, by release and settings: each is a note, and the first one a finding."""
+    """Where the next start cuts off the log, by release and settings: each is a note, and the first one a finding.
+
+    Where the release is not certain, a cut by another possible one is reported too, but not simulated.
+    """
 
     store: Store
     findings: list[Finding]
@@ -86,19 +91,31 @@ class _LogCuts:
     _known: dict[tuple[Version, frozenset[tuple[str, str]]], int | None] = field(default_factory=dict)
 
     def of(self, configuration: SimulatedConfiguration, version: Version) -> int | None:
-        key = version, frozenset(configuration.conf.items())
-        if key not in self._known:
-            self._known[key] = scanned_cut(self.store, version, configuration.conf, _SCANNED_BYTES_MAX)
-        cut = self._known[key]
+        conf = configuration.conf
+        key = version, frozenset(conf.items())
+        if key in self._known:
+            return self._known[key]
+        others = [rules for rules in possible_rules(configuration.settings, conf) if rules.version != version]
+        versions = [version, *(rules.version for rules in others)]
+        cut, *cuts = scanned_cuts(self.store, versions, conf, _SCANNED_BYTES_MAX)
+        self._known[key] = cut
         if cut is not None:
-            where = f"at commit-log offset {cut}"
-            self.notes.append(f"{self.store.root}: the start cuts the log off {where} (rmqtx verify)")
-            if not any(one.code == "start-cuts-log" for one in self.findings):
-                self.findings.append(Finding(
-                    self.store.root, "start-cuts-log", commit_log_offset=cut, expected="all records of the log",
-                    actual=f"the start ends the log {where}",
-                ))  # fmt: skip
+            self._report(cut, "the start", [])
+        else:
+            for other in dict.fromkeys(one for one in cuts if one is not None):
+                names = [rules.name for rules, one in zip(others, cuts, strict=True) if one == other]
+                self._report(other, f"a start of {names[0]}", names)
         return cut
+
+    def _report(self, cut: int, start: str, names: Sequence[str]) -> None:
+        where = f"at commit-log offset {cut}"
+        self.notes.append(f"{self.store.root}: {start} cuts the log off {where} (rmqtx verify)")
+        if not any(one.code == "start-cuts-log" for one in self.findings):
+            finding = Finding(
+                self.store.root, "start-cuts-log", commit_log_offset=cut, expected="all records of the log",
+                actual=f"{start} ends the log {where}",
+            )
+            self.findings.append(by_some_versions(finding, names) if names else finding)
 
 
 def has_half_queue(store: Store, settings: BrokerSettings | None = None) -> bool:

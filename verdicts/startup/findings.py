@@ -77,9 +77,14 @@ def start_findings(
         if len(names) == len(kinds):
             yield finding
         else:
-            known = finding.meaning or finding.kind.meaning
-            some = f"not every version does this, but for example {', '.join(names)}; add --broker-version"
-            yield replace(finding, meaning=f"{known} ({some})")
+            yield by_some_versions(finding, names)
+
+
+def by_some_versions(finding: Finding, names: Sequence[str]) -> Finding:
+    """Return a finding about what only these of the possible versions do."""
+    known = finding.meaning or finding.kind.meaning
+    some = f"not every version does this, but for example {', '.join(names)}; add --broker-version"
+    return replace(finding, meaning=f"{known} ({some})")
 
 
 def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:

@@ -75,23 +75,28 @@ def entries_cut(store: Store, sound_end: int) -> int | None:
     return walk.end_offset
 
 
-def scanned_cut(store: Store, version: Version, conf: Mapping[str, str], bytes_max: int) -> int | None:
-    """Return the same by a scan of what the start reads; None too if that has more than `bytes_max` bytes.
+def scanned_cuts(
+    store: Store, versions: Sequence[Version], conf: Mapping[str, str], bytes_max: int
+) -> list[int | None]:
+    """Return the same for each of these versions by a scan of what their starts read.
 
+    None too where a start reads more than `bytes_max` bytes.
     Raises: UnreadableFile, FileChanged.
     """
-    begin, end = read_from(store, version, conf), written_end_offset(store.commit_log)
-    if begin is None or end - begin > bytes_max:
-        return None
+    end, last = written_end_offset(store.commit_log), last_with_data(store.commit_log)
+    begins = [read_from(store, version, conf) for version in versions]
+    near = [begin for begin in begins if begin is not None and end - begin <= bytes_max]
     spans_of: dict[str, Sequence[Span]] = {}
     bodies_of: dict[str, Int64s] = {}
-    last = last_with_data(store.commit_log)
-    for segment in store.commit_log:
-        if begin <= segment.base_offset <= last:
+    for segment in store.commit_log if near else []:
+        if min(near) <= segment.base_offset <= last:
             scan = SegmentScan(segment, is_last=segment.base_offset == last)
             bodies_of[segment.file] = np.concatenate([_NO_ROWS, *(unaccepted_bodies(block) for block in scan)])
             spans_of[segment.file] = scan.spans
-    return log_cut(store, version, conf, spans_of, bodies_of)
+    return [
+        log_cut(store, version, conf, spans_of, bodies_of) if begin in near else None
+        for version, begin in zip(versions, begins, strict=True)
+    ]
 
 
 def unaccepted_bodies(block: Block) -> Int64s:
