@@ -20,9 +20,11 @@ from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.startup.dledger_findings import dledger_findings, log_findings, queues_cut_at
+from rmqtx.verdicts.startup.dledger_log import entries_begin
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning
 from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
 from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, predict_start
+from rmqtx.verdicts.startup.refusals import refusals
 from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
 
 #: The most queues with findings of one kind.
@@ -144,6 +146,14 @@ def _dledger_findings(
     store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules, *,
     with_dispatch: bool,
 ) -> Iterator[Finding]:
+    refused = list(refusals(store, conf, rules))
+    if refused:
+        yield from refused
+        return
+    if entries_begin(store) is None:  # without entries, a broker recovers as it does without DLedger: 4.9.7, 5.1.4
+        start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+        yield from _findings(store, start, log, with_dispatch=with_dispatch)
+        return
     found = list(dledger_findings(store, conf, log, queues, rules))
     yield from found
     if not with_dispatch or any(one.is_error for one in found) or queues_cut_at(store, conf, rules) is not None:

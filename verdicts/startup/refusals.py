@@ -18,23 +18,33 @@ from rmqtx.verdicts.startup.rules import RecoveryRules
 #: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
+_DLEDGER_DATA = re.compile(r"(?:.*/)?dledger-[^/]+/data")
+#: Length of the files of the index of a DLedger log. Source: DLedgerConfig.java mappedFileSizeForEntryIndex.
+_DLEDGER_INDEX_BYTES = 5 * (1 << 20) * 32
 
 
 class StartDirectory(NamedTuple):
-    """The entries of a directory of the log or of a queue, the length of its files, and the setting for this length."""
+    """The entries of a directory of the log or of a queue, the length of its files, and the setting for this length.
+
+    `is_dledger`: DLedger loads them, which exits at each other length: at a directory and an empty last file too.
+    """
 
     entries: list[DirectoryEntry]
     file_bytes: int
     setting: str
+    is_dledger: bool = False
 
 
 def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirectory]:
     """Return the directories with files that a start loads: of the log, then of the queues."""
     size = log_file_bytes(store, conf)
-    found = [
-        StartDirectory(entries(store, directory), size, "mappedFileSizeCommitLog")
-        for directory in log_directories(store)
-    ]
+    found = []
+    for directory in log_directories(store):
+        is_dledger = _DLEDGER_DATA.fullmatch(directory) is not None
+        found.append(StartDirectory(entries(store, directory), size, "mappedFileSizeCommitLog", is_dledger))
+        if is_dledger:
+            index = entries(store, f"{directory.removesuffix('data')}index")
+            found.append(StartDirectory(index, _DLEDGER_INDEX_BYTES, "mappedFileSizeForEntryIndex", is_dledger))
     size = queue_file_bytes(store, conf)
     return found + [
         StartDirectory(entries(store, store.queue_directory(*queue)), size, "mappedFileSizeConsumeQueue")
@@ -73,18 +83,22 @@ def _advice_on_size(directory: StartDirectory) -> str | None:
 
 
 def refusals_of_directory(store: Store, directory: StartDirectory, rules: RecoveryRules) -> Iterator[Finding]:
-    """Return the faults in a directory. Brokers before 4.5 load the files before the fault, and start."""
-    found, size, key = directory
+    """Return the faults in a directory. Brokers before 4.5 load the files before the fault, and start.
+
+    Source: store/MappedFileQueue.java load; DLedger's MmapFileList.java load: 4.9.7 and 5.1.4 exited.
+    """
+    found, size, key, is_dledger = directory
     for number, entry in enumerate(found):
-        if entry.is_directory and rules.skips_directories:
+        is_empty_last = not entry.size_bytes and number == len(found) - 1
+        if not is_dledger and (
+            (entry.is_directory and rules.skips_directories) or (is_empty_last and rules.deletes_empty_last)
+        ):
             continue
-        if not entry.size_bytes and number == len(found) - 1 and rules.deletes_empty_last:
-            continue
-        if entry.size_bytes != size or entry.is_directory:
-            if rules.refuses_other_sizes:
+        if entry.size_bytes != size or entry.is_directory or (is_dledger and is_empty_last):
+            if rules.refuses_other_sizes or is_dledger:
                 yield Finding(
                     store.root, "start-refused", as_text(entry.path), 0, entry.size_bytes,
-                    expected=f"{size} bytes ({key})",
+                    expected=f"{size} bytes ({key})" if size else key,
                     actual="a directory" if entry.is_directory else f"{entry.size_bytes} bytes",
                 )
             return
