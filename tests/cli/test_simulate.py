@@ -213,6 +213,18 @@ def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path:
     assert "discard unknown: the table of its check was not read" in page
 
 
+@pytest.mark.parametrize("name", ["rocksdb-5.5.0", "statetable-3.1.4"])
+def test_a_broker_without_a_half_queue_that_does_not_start_checks_nothing(
+    rmqtx: Run, tmp_path: Path, name: str
+) -> None:
+    root = copy_of(name, tmp_path)
+    for file in ("topics.json", "topics.json.bak"):
+        (root / "config" / file).write_bytes(b'{"a":')
+    run = rmqtx("simulate", root)
+    assert run.status == exit_status.INCOMPLETE
+    assert "the broker does not start on this store, so it checks nothing" in run.err
+
+
 def test_without_the_library_the_check_of_rocksdb_is_not_known(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     result = rmqtx("simulate", unpacked("rocksdb-5.5.0"))

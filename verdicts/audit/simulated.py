@@ -112,13 +112,10 @@ def simulated_store(
     """Return the checks of a store under each configuration, with everything that was found."""
     stops: list[CheckStop] = []
     found, findings, notes = simulated_checks(store, configurations, cursors, now_ms, stops)
-    findings = [*store.findings, *findings]
-    starts = True
-    if cursors is not None:
-        future = predict_from_files(store, configurations[0].settings, cursors, now_ms, stops=stops)
-        findings += future_findings(store, future)
-        starts = not future.refusals
-    return SimulatedStore(found, findings, notes, stops, starts)
+    begun = check_cursors(store) if cursors is None else cursors
+    future = predict_from_files(store, configurations[0].settings, begun, now_ms, stops=stops)
+    findings = [*store.findings, *findings, *future_findings(store, future)]
+    return SimulatedStore(found, findings, notes, stops, starts=not future.refusals)
 
 
 def simulated_rows(check: SimulatedCheck, table: str, rounds: int | None) -> list[pa.RecordBatch]:

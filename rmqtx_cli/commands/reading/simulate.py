@@ -123,12 +123,12 @@ class _Simulation:
             simulated_here = simulated_store(one, configurations, own, self.now_ms)
             found, notes, stops = simulated_here.checks, simulated_here.notes, simulated_here.stops
             self.reading.findings += simulated_here.findings
+            if not simulated_here.starts:
+                self.voice.note(
+                    f"{one.root}: the broker does not start on this store, so it checks nothing; the rounds are "
+                    "those after a repair that changes no record"
+                )
             if own is not None:
-                if not simulated_here.starts:
-                    self.voice.note(
-                        f"{one.root}: the broker does not start on this store, so it checks nothing; the rounds are "
-                        "those after a repair that changes no record"
-                    )
                 # Where the records of the time of this clock are other ones, the next commands read all records.
                 is_past = past_ms(one, self.now_ms, known_until_ms(one)) is not None
                 notes += check_lines(stops, None, at_ms=None if is_past or self.run.at is None else self.now_ms)
