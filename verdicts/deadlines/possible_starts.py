@@ -9,6 +9,7 @@ from rmqtx.readers.model.releases import Version
 from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store, is_bundle
+from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.startup.findings import not_predictable
 from rmqtx.verdicts.startup.recovery import loaded_log
@@ -26,13 +27,14 @@ def refused_by_all(store: Store, settings: BrokerSettings) -> list[Finding]:
     Damage: start-refused, for the newest of these releases.
     Raises: UnreadableFile, FileChanged.
     """
-    kinds = _kinds(store, settings)
-    if not kinds:
-        return [] if store.in_use or is_bundle(store) else damaged_databases(store)
-    refused = _Refusals(store, settings)
-    if not all(refused.hold(rules) for rules in kinds) or is_bundle(store):
+    if store.in_use or is_bundle(store):
         return []
-    return refused.findings(kinds[-1])
+    found = damaged_databases(store)
+    if found or rust_mark(store) is not None:
+        return found
+    refused = _Refusals(store, settings)
+    kinds = possible_rules(settings, settings.given or {}, is_dledger=store.is_dledger)
+    return refused.findings(kinds[-1]) if all(refused.hold(rules) for rules in kinds) else []
 
 
 def differing_starts(store: Store, settings: BrokerSettings) -> list[Version]:
@@ -87,6 +89,7 @@ class _Refusals:
         self._store = store
         self._directories = start_directories(store, settings.given or {})
         self._is_unreadable = any(True for _ in refusals_of_configuration(store))
+        self._is_predictable = not_predictable(store, settings.given or {}) is None
         self._has_empty_file: dict[tuple[str, bool], bool] = {}
 
     def findings(self, rules: RecoveryRules) -> list[Finding]:
@@ -104,7 +107,7 @@ class _Refusals:
             True for one in self._directories for _ in refusals_of_directory(self._store, one, rules)
         ):
             return True
-        if not rules.refuses_empty_queue_file:
+        if not rules.refuses_empty_queue_file or not self._is_predictable:
             return False
         kind = rules.dispatches, rules.queue_maximum_is_end
         if kind not in self._has_empty_file:

@@ -5,7 +5,7 @@ It is made for all versions that the store's broker may have; what only some of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -53,6 +53,9 @@ def start_findings(
     if why is not None:
         yield from [] if is_bundle(store) else damaged_databases(store)
         yield Finding(store.root, "start-unforeseen", actual=why)
+        if not is_bundle(store) and rust_mark(store) is None:
+            kinds = possible_rules(settings, conf, is_dledger=store.is_dledger)
+            yield from _by_kinds(kinds, lambda rules: refusals(store, conf, rules))
         return
     is_dledger = _is_dledger(store, conf)
     if is_dledger:
@@ -61,25 +64,30 @@ def start_findings(
             meaning="only what its own files decide is predicted: the other members of its group may replace the end "
             "of its log",
         )
-    kinds = possible_rules(settings, conf, is_dledger=is_dledger)
+
+    def expected(rules: RecoveryRules) -> Iterator[Finding]:
+        if is_dledger:
+            return _dledger_findings(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+        start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+        return _findings(store, start, log, with_dispatch=with_dispatch)
+
+    yield from _by_kinds(possible_rules(settings, conf, is_dledger=is_dledger), expected)
+
+
+def _by_kinds(
+    kinds: Sequence[RecoveryRules], expected: Callable[[RecoveryRules], Iterator[Finding]]
+) -> Iterator[Finding]:
+    """Return the findings of each kind of start; what only some kinds do names these versions."""
     found: dict[Finding, list[str]] = {}
     for rules in kinds:
         try:
-            if is_dledger:
-                expected = _dledger_findings(store, conf, log, queues, rules, with_dispatch=with_dispatch)
-            else:
-                start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
-                expected = _findings(store, start, log, with_dispatch=with_dispatch)
-            for finding in expected:
+            for finding in expected(rules):
                 found.setdefault(finding, []).append(rules.name)
         except SourceError:
             return
     order = {code: number for number, code in enumerate(KINDS)}
     for finding, names in sorted(found.items(), key=lambda item: order[item[0].code]):
-        if len(names) == len(kinds):
-            yield finding
-        else:
-            yield by_some_versions(finding, names)
+        yield finding if len(names) == len(kinds) else by_some_versions(finding, names)
 
 
 def by_some_versions(finding: Finding, names: Sequence[str]) -> Finding:

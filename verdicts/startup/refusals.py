@@ -17,6 +17,7 @@ from rmqtx.verdicts.startup.rules import RecoveryRules
 
 #: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
+_IN_SECOND_DATABASE = ("topics.json", "consumerOffset.json", "subscriptionGroup.json")
 _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
 _DLEDGER_DATA = re.compile(r"(?:.*/)?dledger-[^/]+/data")
 #: Length of the files of the index of a DLedger log. Source: DLedgerConfig.java mappedFileSizeForEntryIndex.
@@ -36,7 +37,10 @@ class StartDirectory(NamedTuple):
 
 
 def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirectory]:
-    """Return the directories with files that a start loads: of the log, then of the queues."""
+    """Return the directories with files that a start loads: of the log, then of the queues.
+
+    Queue files beside a database of queues count only if the configuration has the broker load both.
+    """
     size = log_file_bytes(store, conf)
     found = []
     for directory in log_directories(store):
@@ -48,8 +52,13 @@ def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirect
     size = queue_file_bytes(store, conf)
     return found + [
         StartDirectory(entries(store, store.queue_directory(*queue)), size, "mappedFileSizeConsumeQueue")
-        for queue in store.queues()
+        for queue in (store.queues() if not store.has_rocksdb_queues or _loads_queue_files(conf) else ())
     ]
+
+
+def _loads_queue_files(conf: Mapping[str, str]) -> bool:
+    kinds = conf.get("combineCQLoadingCQTypes", "").split(";")
+    return conf.get("rocksdbCQDoubleWriteEnable") == "true" or "default" in kinds
 
 
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
@@ -131,9 +140,14 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
 
 
 def refusals_of_configuration(store: Store) -> Iterator[Finding]:
-    """Return the files of the configuration that a start cannot read."""
+    """Return the files of the configuration that a start cannot read.
+
+    With storeType=defaultRocksDB a broker reads the files too: 5.5.0 exited. With configManagerVersion=v2 it does not
+    read those that its database replaces: 5.5.0 started.
+    """
+    replaced = _IN_SECOND_DATABASE if store.has("config", "rdb", "CURRENT") else ()
     for name in _CONFIGURATIONS:
-        if not store.size_bytes("config", f"{name}.bak"):
+        if name in replaced or not store.size_bytes("config", f"{name}.bak"):
             continue  # a missing or empty backup is no error: the broker begins with an empty table
         for finding in read_config(store, name).findings:
             if finding.code == "config-damaged":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,28 +127,6 @@ def test_audit_and_verify_agree_about_a_missing_queue(tmp_path: Path, topic: str
         assert (code in by_verify) == (code in by_audit), code
     assert by_verify["start-skips"]["expected"] == by_audit["start-skips"].expected
     assert "start-differs" not in by_audit
-
-
-#: Files with a length or content at which 4.9.7 exited.
-EXITS: dict[str, Callable[[Path], object]] = {
-    "a queue file that was cut": lambda root: damage.truncate(root / "consumequeue/orders/0" / ("0" * 20), 4096),
-    "an index that was cut": lambda root: damage.truncate(root / "dledger-n0/index" / ("0" * 20), 4096),
-    "an empty file of the log": lambda root: damage.truncate(root / "dledger-n0/data" / ("0" * 20), 0),
-    "unreadable topics": lambda root: [
-        (root / "config" / name).write_bytes(b'{"a":') for name in ("topics.json", "topics.json.bak")
-    ],
-}
-
-
-@pytest.mark.parametrize("case", EXITS)
-def test_the_broker_exits_and_audit_and_verify_report_it(tmp_path: Path, case: str) -> None:
-    root = copy_of(STORE, tmp_path)
-    EXITS[case](root)
-    refused = foreseen(root, "4.9.7")["start-refused"]
-    reading = audit([open_store(root)], settings_of(STORE))
-    reading.table()
-    by_audit = [one for one in reading.findings if one.code == "start-refused"]
-    assert [(one.file, one.actual) for one in by_audit] == [(refused["file"], refused["actual"])]
 
 
 @pytest.mark.parametrize("name", [STORE, "dledger-5.1.4"])
