@@ -1,9 +1,9 @@
 """The audit on Spark: the same rows as `rmqtx.verdicts.audit.local_audit.audit`, for logs of any size.
 
-The first task of a store whose log fits one task audits it (`opening.py`). Otherwise each split is scanned once in its
-own task and the result is persisted. Tasks that have a range of offsets join op marks
-to half copies by queue offset, and unmatched decisions to half copies by commit-log offset (`joins.py`). Then one task
-has all witnesses of a transaction, and of many others, and calls `judge`. A partition is chosen by a transaction's
+Stores that fit one task are audited by one (`opening.py`). Otherwise each split is scanned once in its own task and the
+result is persisted. Tasks that have a range of offsets join op marks to half copies by queue offset, and unmatched
+decisions to half copies by commit-log offset (`joins.py`). Then one task has all witnesses of a transaction, and of
+many others, and calls `judge`. A partition is chosen by a transaction's
 identity only, so neither a group that has most of the transactions nor a transaction with ten thousand copies makes a
 task larger than others. Spark moves Arrow bytes, never a row for each transaction.
 """
@@ -22,7 +22,7 @@ from pyspark import StorageLevel
 
 from rmqtx.readers.jobs.workers import Progress, show_phase
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
-from rmqtx.readers.log.splits import BY_ENGINE, SPLIT_BYTES, SplitPlan, WorkDivision
+from rmqtx.readers.log.splits import BY_ENGINE, SplitPlan, WorkDivision
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
@@ -30,7 +30,18 @@ from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.joins import joined_marks, unresolved
-from rmqtx.spark_tasks.jobs.opening import OPENED_COLUMNS, Begun, Formed, OpenOrAudit, begin_store, restored, take_over
+from rmqtx.spark_tasks.jobs.opening import (
+    OPENED_COLUMNS,
+    AuditAtOnce,
+    Begun,
+    Formed,
+    OpenOrAudit,
+    Whole,
+    begin_store,
+    fit_one_task,
+    restored,
+    take_over,
+)
 from rmqtx.spark_tasks.jobs.verdicts import JUDGED, UNREAD, HandedOver, Judge, RowForm, as_rows, without_unread
 from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
@@ -189,7 +200,7 @@ class SparkAudit:
         self.progress = progress
         self._scan: DataFrame | None = None
         self.partitions_count = PARTITIONS_MIN
-        #: Whether one task audited the store.
+        #: Whether one task audited the stores.
         self.is_whole = False
 
     def release(self) -> None:
@@ -200,9 +211,9 @@ class SparkAudit:
     def judged(self, form: RowForm, schema: Any, columns: tuple[str, ...] = tuple(TRANSACTIONS.names)) -> DataFrame:
         """Return columns of the verdicts in some form, not computed yet; the scan is computed."""
         begun = self._begin(columns)
-        if isinstance(begun, VerdictReading):
+        if isinstance(begun, Whole):
             assert self._scan is not None
-            take_over(self._reading, begun)
+            take_over(self._reading, begun.reading)
             self.is_whole, self.partitions_count = True, 1
             return self._scan.filter(self._scan["verdicts"].isNotNull()).mapInArrow(Formed(form), schema)
         facts, plan = self._planned(begun)
@@ -228,26 +239,41 @@ class SparkAudit:
             {root: fact.predicted for root, fact in known.items()},
             tuple(fact.copies for fact in known.values()),
         )
+        self._reading.missing.extend(one for view in judging.views.values() for one in view.missing)
         judging.report(self._reading)
         judge = Judge(Shared.of(judging), form)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
-    def _begin(self, columns: tuple[str, ...]) -> list[Begun] | VerdictReading:
-        """Return the facts of all stores, or the reading of a single one that one task has audited."""
+    def _begin(self, columns: tuple[str, ...]) -> list[Begun] | Whole:
+        """Return the facts of all stores, or their audit by one task."""
         # The moments of all stores are taken together, before tasks read the first one.
         tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
         show_phase(self.progress, "opening the stores", 0, 1)
+        if len(tasks) == 1:
+            found = self._by_one_task(
+                OpenOrAudit(tasks[0], self._at_ms, columns, self._split_bytes), "audit: open the stores"
+            )
+            return found if isinstance(found, Whole) else [found]
         with described(self.spark, "audit: open the stores"):
-            if len(tasks) > 1:
-                return results(self.spark, functools.partial(begin_store, self._at_ms), tasks)
-            task = OpenOrAudit(tasks[0], self._at_ms, columns, self._split_bytes or SPLIT_BYTES)
+            begun = results(self.spark, functools.partial(begin_store, self._at_ms), tasks)
+        if not fit_one_task(begun, self._split_bytes):
+            return begun
+        show_phase(self.progress, "reading and judging", 0, 1)
+        whole = self._by_one_task(AuditAtOnce(begun, self._at_ms, columns), "audit: scan the logs and judge")
+        assert isinstance(whole, Whole)
+        return whole
+
+    def _by_one_task(self, task: OpenOrAudit | AuditAtOnce, what: str) -> Begun | Whole:
+        """Return what a task found; an audit's rows are kept. `what`: a description of the task."""
+        with described(self.spark, what):
             self._scan = in_tasks(self.spark, task, Packs((0, 1)), OPENED_COLUMNS).persist(StorageLevel.DISK_ONLY)
             (row,) = self._scan.filter(self._scan["opened"].isNotNull()).select("opened").collect()
         found = restored(row["opened"])
-        if isinstance(found, VerdictReading):
-            return found
-        self.release()
-        return [found]
+        if isinstance(found, Begun):
+            self.release()
+        elif self.progress is not None:
+            self.progress(found.total_bytes, found.total_bytes)
+        return found
 
     def _planned(self, begun: list[Begun]) -> tuple[list[StoreFacts], SplitPlan]:
         total = sum(one.total_bytes for one in begun)

@@ -1,18 +1,20 @@
-"""The first task of an audit on Spark: the facts of a store, or its whole audit if its log fits one task.
+"""The first tasks of an audit on Spark: the facts of the stores, and the whole audit of what fits one task.
 
-A query of a small store then waits for two jobs: this one, and that of the query.
+The task that opens a single store audits it too: a query of a small store waits for this job, and that of the query.
+Several stores are opened in parallel; if they fit one task together, the next job has only this task.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from rmqtx.readers.log.commit_log import last_with_data, log_bytes
+from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.spark_tasks.jobs.verdicts import RowForm, with_unread
@@ -25,6 +27,8 @@ from rmqtx.verdicts.model.reading import VerdictReading
 #: Rows with `opened`, which is pickled, or with the Arrow bytes of verdicts.
 OPENED = pa.schema([("opened", pa.binary()), ("verdicts", pa.binary())])
 OPENED_COLUMNS = "opened binary, verdicts binary"
+#: A store costs as much as auditing this number of bytes of log, however short its log is.
+_STORE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +48,67 @@ def begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> B
 
 
 @dataclass(frozen=True, slots=True)
-class OpenOrAudit:
-    """Opens a store; audits it in the same task if its log has at most `whole_bytes_max`.
+class Whole:
+    """The audit of stores by one task: its reading without batches, and the bytes of the logs that it read."""
 
-    Shape: rows of OPENED: the first one has Begun, or the VerdictReading of the audit; its verdicts follow.
+    reading: VerdictReading
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAtOnce:
+    """Audits stores in one task, by the function of the local engine.
+
+    Shape: rows of OPENED: the first one has Whole; the verdicts follow.
+    """
+
+    begun: Sequence[Begun]
+    at_ms: int | None
+    columns: tuple[str, ...]
+
+    def __call__(self, _number: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows of OPENED."""
+        facts = {one.facts.store.root: one.facts for one in self.begun}
+        stores = tuple(one.store for one in facts.values())
+        plan = SplitPlan(stores, tuple(one.last_base_offset for one in self.begun))
+        # The caller compares copies of one log while the rows pass through it, as after an audit by several jobs.
+        reading = audit_of(facts, self.columns, at_ms=self.at_ms, processes=1, with_copies=False)
+        batches = list(reading)
+        reading.batches = []
+        yield _row(opened=pickle.dumps(Whole(reading, plan.total_bytes)))
+        for batch in batches:
+            for first in range(0, len(batch), ROWS_AT_ONCE):
+                yield _row(verdicts=to_bytes([batch.slice(first, ROWS_AT_ONCE)]))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrAudit:
+    """Opens a store; audits it in the same task if it fits one.
+
+    Shape: rows of OPENED: the first one has Begun, or what AuditAtOnce yields.
     """
 
     task: tuple[Store, BrokerSettings, int]
     at_ms: int | None
     columns: tuple[str, ...]
-    whole_bytes_max: int
+    split_bytes: int | None
 
-    def __call__(self, _number: int) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield rows of OPENED."""
         begun = begin_store(self.at_ms, self.task)
-        if begun.total_bytes > self.whole_bytes_max:
+        if fit_one_task([begun], self.split_bytes):
+            yield from AuditAtOnce([begun], self.at_ms, self.columns)(number)
+        else:
             yield _row(opened=pickle.dumps(begun))
-            return
-        facts = {begun.facts.store.root: begun.facts}
-        reading = audit_of(facts, self.columns, at_ms=self.at_ms, processes=1)
-        batches = list(reading)
-        reading.batches = []
-        yield _row(opened=pickle.dumps(reading))
-        for batch in batches:
-            for first in range(0, len(batch), ROWS_AT_ONCE):
-                yield _row(verdicts=to_bytes([batch.slice(first, ROWS_AT_ONCE)]))
+
+
+def fit_one_task(begun: Sequence[Begun], split_bytes: int | None) -> bool:
+    """Whether one task audits these stores as soon as several tasks would.
+
+    `split_bytes`: the log bytes that a task reads, if they are given. More than SPLIT_BYTES are never judged at once.
+    """
+    total = sum(one.total_bytes for one in begun) + _STORE_BYTES * (len(begun) - 1)
+    return total <= min(split_bytes or SPLIT_BYTES, SPLIT_BYTES)
 
 
 def _row(**values: bytes) -> pa.RecordBatch:
@@ -77,9 +117,9 @@ def _row(**values: bytes) -> pa.RecordBatch:
     )
 
 
-def restored(data: Any) -> Begun | VerdictReading:
+def restored(data: Any) -> Begun | Whole:
     """Return what the first row of `OpenOrAudit` has."""
-    found: Begun | VerdictReading = pickle.loads(data)
+    found: Begun | Whole = pickle.loads(data)
     return found
 
 
@@ -94,7 +134,7 @@ def take_over(reading: VerdictReading, whole: VerdictReading) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """Gives the verdicts of `OpenOrAudit` in a form."""
+    """Gives the verdicts of `AuditAtOnce` in a form."""
 
     form: RowForm
 

@@ -82,34 +82,6 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     assert wanted["rows"]
 
 
-@pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
-def test_every_store_of_the_corpus_in_one_task(spark: SparkSession, names: tuple[str, ...]) -> None:
-    for name in names:
-        store, settings = opened(name), settings_of(name)
-        found = answers(spark_audit.audit(spark, [store], settings))
-        assert found == answers(local_audit.audit([store], settings)), name
-
-
-def test_a_store_that_fits_one_task_takes_two_jobs(spark: SparkSession, tmp_path: Path) -> None:
-    """One that opens and audits it, and one that fetches its rows, or that of a query; also with torn traces."""
-    store = torn(tmp_path / "torn")[0]
-    wanted = answers(local_audit.audit([store], broker_settings))
-    assert any("trace-unreadable" in finding for finding in wanted["findings"])
-    before = jobs_count(spark)
-    assert answers(spark_audit.audit(spark, [store], broker_settings)) == wanted
-    assert jobs_count(spark) - before == 2
-    judged = spark_audit.transactions(spark, [store], broker_settings)
-    rows = judged.frame.select(TRANSACTIONS.names).toArrow()
-    assert jobs_count(spark) - before == 4
-    judged.release()
-    assert sorted(json.dumps(row, sort_keys=True) for row in rows.to_pylist()) == wanted["rows"]
-
-
-def jobs_count(spark: SparkSession) -> int:
-    count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
-    return count
-
-
 def test_causes_of_whole_groups_are_those_here(spark: SparkSession, tmp_path: Path) -> None:
     """And what the tasks cannot read of traces is a finding."""
     stores = [opened("parallel-5.3.3"), open_store(field_stores("group-shared-5.3.3", tmp_path) / "store")]

@@ -160,14 +160,18 @@ def audit_of(
     *,
     at_ms: int | None = None,
     processes: int | None = None,
+    with_copies: bool = True,
 ) -> VerdictReading:
-    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`facts_of`)."""
+    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`facts_of`).
+
+    `with_copies`: with the findings about copies of one log.
+    """
     stores = [one.store for one in facts.values()]
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
     how = _How(at_ms, processes, progress=progress)
     batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), how)
-    reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
+    reading.batches = with_log_copies(batches, stores if with_copies else (), reading, columns=schema.names)
     return reading
 
 
