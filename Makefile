@@ -184,6 +184,10 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 test-kills: $(INSTALLED) ## kill acts by SIGKILL at random, KILLS (200) times, on every design of transactions; SEED repeats the acts, not the moments
 	@$(BIN)/python -m tests.kills --kills $${KILLS:-200} $${SEED:+--seed $$SEED}
 
+.PHONY: pipeline-kills
+pipeline-kills: $(INSTALLED) ## kill runs of deploy/spark/pipeline at drawn moments, KILLS (50) times from SEED on, and compare its tables (pyspark[pipelines]; a minute a kill)
+	@$(BIN)/python -m tests.spark.pipeline_kills --kills $${KILLS:-50} --seed $${SEED:-1}
+
 .PHONY: test-salvage
 test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that salvage is for: what is judged as before?
 	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py
