@@ -187,9 +187,11 @@ def main(arguments: list[str] | None = None) -> int:
     for folder, files in parts.items():
         known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() and root == ROOT else {}
         mutants = drawn(root, files, options.count if not options.survivors else 1 << 30, f"{seed}:{folder}")
+        gone: set[tuple[Any, ...]] = set()
         if options.survivors:
-            old = {(row["file"], row["function"], row["mutation"], row["nth"]) for row in known[folder]["survivors"]}
-            mutants = [one for one in mutants if key_of(one.file, one.mutation) in old]
+            gone = {(row["file"], row["function"], row["mutation"], row["nth"]) for row in known[folder]["survivors"]}
+            mutants = [one for one in mutants if key_of(one.file, one.mutation) in gone]
+            gone -= {key_of(one.file, one.mutation) for one in mutants}
         print(f"{folder}: {len(mutants)} mutants, seed {seed}", flush=True)
         try:
             rows = run.play(files, mutants, options.minutes, options.seconds, options.longest)
@@ -199,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
         for line in settled(rows, equivalents):
             status = 1
             print(line, file=sys.stderr)
-        one = merged(root, rows, seed, run.recorded(), known.get(folder) if options.survivors else None)
+        one = merged(root, rows, seed, run.recorded(), known.get(folder) if options.survivors else None, gone)
         counts = (f"{value} {name.replace('_', ' ')}" for name, value in one.items() if isinstance(value, int))
         print(f"{folder}: " + ", ".join(counts))
         for row in one["survivors"]:

@@ -12,12 +12,12 @@ EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 Key = tuple[str, str | None, str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalent:
-    """One entry of the file."""
+    """One entry of the file. `function`: None for the value of a module or a class."""
 
     file: str
-    function: str | None
+    function: str | None = None
     mutation: str
     why: str
     nth: int = 0

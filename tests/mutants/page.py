@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,13 @@ def commit_of(root: Path) -> str:
     return name + ("+" if changed else "")
 
 
-def merged(root: Path, rows: list[Row], seed: int, recorded: str, last: Row | None) -> Row:
-    """The result of a folder. With the last result, `rows` are its survivors, played again. `recorded`: how many of the
-    test files were run under coverage.
+def merged(
+    root: Path, rows: list[Row], seed: int, recorded: str, last: Row | None,
+    gone: Collection[tuple[Any, ...]] = (),
+) -> Row:
+    """The result of a folder. With the last result, `rows` are its survivors, played again, and `gone` those of them
+    whose code is no longer there: they are no mutants of the draw any longer. `recorded`: how many of the test files
+    were run under coverage.
     """
     counts = Counter(row["outcome"] for row in rows)
     left = [row for row in rows if row["outcome"] in ("survived", "not covered")]
@@ -46,11 +51,11 @@ def merged(root: Path, rows: list[Row], seed: int, recorded: str, last: Row | No
     if last is None:
         return one
     kinds = {name: last[name] + one[name] for name in ("killed", "timed_out", "equivalent")}
-    played = {_place(row) for row in rows}
+    played = {_place(row) for row in rows} | set(gone)
     survivors += [row for row in last["survivors"] if _place(row) not in played]  # the time did not suffice for them
     outcomes = Counter(row["outcome"] for row in survivors)
     return one | kinds | {
-        "seed": last["seed"], "mutants": last["mutants"], "killed_later": last["killed_later"] + killed,
+        "seed": last["seed"], "mutants": last["mutants"] - len(gone), "killed_later": last["killed_later"] + killed,
         "not_covered": outcomes["not covered"], "survived": outcomes["survived"],
     }  # fmt: skip
 

@@ -123,3 +123,14 @@ def test_survivors_that_are_played_again_keep_the_figures_of_their_draw() -> Non
     assert (again["survived"], again["not_covered"], again["seed"]) == (1, 0, "7")
     assert [one["mutation"] for one in again["survivors"]] == ["4"]
     assert again["killed"] + again["equivalent"] + len(again["survivors"]) == again["mutants"]
+
+
+def test_a_survivor_whose_code_is_gone_is_no_mutant_of_the_draw_any_longer() -> None:
+    old = {
+        "file": "a.py", "line": 1, "function": "f", "mutation": "1 → 2", "nth": 0, "tests": 1, "left_out": 0,
+        "outcome": "survived",
+    }  # fmt: skip
+    first = merged(ROOT, [old, {**old, "nth": 1}], 7, "1 of 1", None)
+    again = merged(ROOT, [], 8, "1 of 1", first, {("a.py", "f", "1 → 2", 0)})
+    assert (again["mutants"], again["survived"]) == (1, 1)
+    assert [one["nth"] for one in again["survivors"]] == [1]

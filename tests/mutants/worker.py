@@ -32,6 +32,8 @@ from tests.mutants.touched import PLAIN
 
 KILLED, SURVIVED, TIMED_OUT, NOT_COVERED = "killed", "survived", "timed out", "not covered"
 _PASSED, _FAILED, _ELSEWHERE = 0, 1, 99
+#: CPU time in which a new process loads the product and collects the tests.
+_COLLECTING_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,11 @@ class Player:
         names = scratch / "names"
         names.write_text("\n".join(job.tests), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", f"@{names}", "-x", *PLAIN, "--basetemp", str(scratch / "tests")]
+        cpu_limit = job.limits()[0] + _COLLECTING_SECONDS
         with (scratch / "log").open("wb") as log:
             child = subprocess.Popen(
                 command, cwd=self.root, stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5)),
                 env={**os.environ, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
             )  # fmt: skip
             status = _awaited(child.pid, job)

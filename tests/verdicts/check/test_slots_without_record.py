@@ -1,0 +1,87 @@
+"""Slots that lead to no record of their own: what the store returns for them, and what a check does there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.check_stops import check_stops
+from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, passed_slots, slot_reads
+from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
+from tests.forge.logs import Forge
+from tests.forge.records import Message
+
+#: A log of two files of 1000 bytes, of which the first has expired.
+LOG = LogPlaces(1_000, 1_000, 2_500)
+
+
+def read_of(offsets: list[int], file_ends: list[int]) -> dict[int, SlotRead]:
+    """Slots of 50 bytes from number 10 on."""
+    places, lengths = np.array(offsets, np.int64), np.full(len(offsets), 50, np.int64)
+    return slot_reads(LOG, 10, places, lengths, np.array(file_ends, np.int64), np.ones(len(offsets), np.bool_))
+
+
+def test_a_read_ends_with_the_file_of_the_queue() -> None:
+    expired, sound = 100, 1_200
+    assert read_of([expired, expired, sound], [20])[10].returned == 12
+    one = read_of([expired, expired, sound], [12])[10]
+    assert (one.returned, one.end, one.limit) == (None, 12, 12)
+
+
+def test_only_a_slot_behind_the_end_of_the_log_can_get_its_record_later() -> None:
+    behind, before = read_of([2_500], [20])[10], read_of([900], [20])[10]
+    assert (behind.own_place, behind.readable_from) == (2_500, 2_550)
+    assert before.own_place == -1
+
+
+def test_the_slots_behind_one_without_a_record_are_passed_unread() -> None:
+    assert passed_slots({3: SlotRead(None, 6, 6, False)}, 2, 8).tolist() == [4, 5]
+
+
+def test_a_shorter_record_at_the_place_of_a_slot_stops_no_check(tmp_path: Path) -> None:
+    """A power loss took the end of the log and left the slot; the broker wrote another message there."""
+    forge = Forge(tmp_path / "store")
+    forge.half("FIRST")
+    place = forge.half("A-LONG-ID-IN-A-LONGER-RECORD")
+    root = forge.write()
+    with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(place)
+        file.write(Message(properties=(("UNIQ_KEY", "LATER"),)).record(place).ljust(500, b"\0"))
+    store = open_store(root)
+    assert check_stops(store, broker_settings(store, version="4.4.0")) == []
+
+
+def test_a_check_that_begins_again_passes_the_first_half_if_a_later_op_settles_it(tmp_path: Path) -> None:
+    """Its first round begins behind the end of the half queue, loses the 32 op messages that it reads, and ends at the
+    young half.
+    """
+    forge = Forge(tmp_path / "store")
+    settled, still_open = forge.half("SETTLED"), forge.half("OPEN")
+    for half in (*[still_open] * 32, settled):
+        forge.op(half)
+    store = open_store(forge.write(half_cursor=5))
+    window = check_window(store, check_rules((4, 9, 3)), 0, 5, 0)
+    settings = CheckSettings(6_000, 15, 30_000, 1 << 40)
+    found = outcomes(Simulated(store.root, "", window, check_rules((4, 9, 3)), settings, forge.now_ms + 1_000), 3)
+    assert [one.is_ended for one in found.values()] == [True, False]
+
+
+def test_a_running_check_stands_still_since_the_immunity_time_of_its_half_was_over(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    place = forge.half("IMMUNE", immunity=100)
+    stored_ms = forge.now_ms
+    store = open_store(forge.write())
+    lock = Path(store.root, "lock")
+    lock.touch()
+    os.utime(lock, (stored_ms / 1_000, stored_ms / 1_000))
+    running = replace(store, used_by_process=1, taken_time_ms=stored_ms + 3_600_000)
+    (stop,) = check_stops(running, broker_settings(store, version="5.3.3"))
+    assert (stop.since_ms, stop.transaction_id, stop.commit_log_offset) == (stored_ms + 100_000, "IMMUNE", place)
