@@ -8,17 +8,16 @@ from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.check.window import check_window
-from rmqtx.verdicts.simulation.simulation import Outcome, Simulated, outcomes
+from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
 from tests.forge.logs import Forge
 
 SETTINGS = CheckSettings(6_000, 15, 30_000, 1 << 40)
 
 
-def played(root: Path, begin_ms: int, rounds: int) -> list[Outcome]:
-    """The outcomes of the halves of a store from its first one on, with a 5.3.3 broker."""
+def simulated(root: Path, begin_ms: int) -> Simulated:
+    """The check of a store from its first half on, with a 5.3.3 broker."""
     rules = check_rules((5, 3, 3))
-    window = check_window(open_store(root), rules, 0, 0, 0)
-    return list(outcomes(Simulated(str(root), "", window, rules, SETTINGS, begin_ms), rounds).values())
+    return Simulated(str(root), "", check_window(open_store(root), rules, 0, 0, 0), rules, SETTINGS, begin_ms)
 
 
 def test_a_copy_that_is_put_back_into_another_topic_is_not_skipped(tmp_path: Path) -> None:
@@ -28,5 +27,15 @@ def test_a_copy_that_is_put_back_into_another_topic_is_not_skipped(tmp_path: Pat
     root = forge.write()
     (log,) = (root / "commitlog").iterdir()
     log.write_bytes(log.read_bytes().replace(HALF_TOPIC.encode(), b"X" * len(HALF_TOPIC), 1))
-    (one,) = played(root, forge.now_ms + 3_600_000, 3)
+    (one,) = outcomes(simulated(root, forge.now_ms + 3_600_000), 3).values()
     assert (one.end, one.checks_to_come_count) == (None, 1)
+
+
+def test_no_round_is_played_after_the_one_that_discards_the_last_half(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    forge.half("SPENT", checks=15)
+    check = simulated(forge.write(), forge.now_ms + 3_600_000)
+    (one,) = outcomes(check, 3).values()
+    assert (one.end, one.end_round) == ("discarded", 1)
+    assert check.last is not None
+    assert check.last.begin_ms == check.begin_ms

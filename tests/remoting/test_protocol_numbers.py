@@ -1,0 +1,52 @@
+"""The numbers of the protocol, and the shortest frames: with another number, another request is sent than named,
+and another refusal is reported than the broker's.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqtx.remoting.protocol.answers import ClientConnection
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import BadFrame
+from rmqtx.remoting.protocol.frames import FrameReader
+
+#: As `javap -constants` prints RequestCode and ResponseCode of rocketmq-remoting 5.5.0.
+REQUESTS = """
+    10 SEND_MESSAGE, 11 PULL_MESSAGE, 12 QUERY_MESSAGE, 14 QUERY_CONSUMER_OFFSET, 15 UPDATE_CONSUMER_OFFSET,
+    21 GET_ALL_TOPIC_CONFIG, 25 UPDATE_BROKER_CONFIG, 26 GET_BROKER_CONFIG, 28 GET_BROKER_RUNTIME_INFO,
+    29 SEARCH_OFFSET_BY_TIMESTAMP, 30 GET_MAX_OFFSET, 31 GET_MIN_OFFSET, 33 VIEW_MESSAGE_BY_ID, 34 HEART_BEAT,
+    35 UNREGISTER_CLIENT, 37 END_TRANSACTION, 39 CHECK_TRANSACTION_STATE, 43 GET_ALL_CONSUMER_OFFSET,
+    105 GET_ROUTEINFO_BY_TOPIC, 106 GET_BROKER_CLUSTER_INFO, 203 GET_CONSUMER_CONNECTION_LIST,
+    204 GET_PRODUCER_CONNECTION_LIST, 310 SEND_MESSAGE_V2, 321 QUERY_CONSUME_QUEUE, 323 RESUME_CHECK_HALF_MESSAGE,
+    328 GET_ALL_PRODUCER_INFO
+"""
+RESPONSES = """
+    0 SUCCESS, 1 SYSTEM_ERROR, 2 SYSTEM_BUSY, 3 REQUEST_CODE_NOT_SUPPORTED, 4 TRANSACTION_FAILED, 10 FLUSH_DISK_TIMEOUT,
+    11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT, 13 MESSAGE_ILLEGAL, 14 SERVICE_NOT_AVAILABLE,
+    15 VERSION_NOT_SUPPORTED, 16 NO_PERMISSION, 17 TOPIC_NOT_EXIST, 18 TOPIC_EXIST_ALREADY, 19 PULL_NOT_FOUND,
+    20 PULL_RETRY_IMMEDIATELY, 21 PULL_OFFSET_MOVED, 22 QUERY_NOT_FOUND, 23 SUBSCRIPTION_PARSE_FAILED,
+    24 SUBSCRIPTION_NOT_EXIST, 25 SUBSCRIPTION_NOT_LATEST, 26 SUBSCRIPTION_GROUP_NOT_EXIST, 27 FILTER_DATA_NOT_EXIST,
+    28 FILTER_DATA_NOT_LATEST, 29 INVALID_PARAMETER, 200 TRANSACTION_SHOULD_COMMIT, 201 TRANSACTION_SHOULD_ROLLBACK,
+    202 TRANSACTION_STATE_UNKNOW, 203 TRANSACTION_STATE_GROUP_WRONG, 204 NO_BUYER_ID, 205 NOT_IN_CURRENT_UNIT,
+    206 CONSUMER_NOT_ONLINE, 207 CONSUME_MSG_TIMEOUT, 208 NO_MESSAGE, 209 POLLING_FULL, 210 POLLING_TIMEOUT,
+    211 BROKER_NOT_EXIST, 212 BROKER_DISPATCH_NOT_COMPLETE, 213 BROADCAST_CONSUMPTION, 215 FLOW_CONTROL,
+    501 NOT_LEADER_FOR_QUEUE, 604 ILLEGAL_OPERATION, 1500 GO_AWAY, 3001 USER_NOT_EXIST, 3002 POLICY_NOT_EXIST
+"""
+
+
+@pytest.mark.parametrize(("codes", "official"), [(RequestCode, REQUESTS), (ResponseCode, RESPONSES)])
+def test_each_code_has_the_number_of_the_broker(codes: type[RequestCode | ResponseCode], official: str) -> None:
+    assert [f"{int(code)} {code.name}" for code in codes] == " ".join(official.split()).split(", ")
+
+
+@pytest.mark.parametrize(("version", "release"), [
+    (211, "211"), (212, "212"), (213, "4.0.0"), (214, "4.0.1-SNAPSHOT"), (273, "4.3.0"), (413, "5.0.0"),
+])  # fmt: skip
+def test_the_release_of_a_client_is_that_of_its_number(version: int, release: str) -> None:
+    assert ClientConnection("c", "10.0.0.7:1", "JAVA", version).release == release
+
+
+def test_the_shortest_frame_is_one_without_a_header_and_not_another_protocol() -> None:
+    with pytest.raises(BadFrame, match="response is not JSON"):
+        list(FrameReader().feed((4).to_bytes(4, "big") + bytes(4)))
