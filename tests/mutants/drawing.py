@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,9 @@ class Chooser:
         self._files = [Path(name) for name in product_files(root)]
 
     def tests_for(self, mutant: Mutant) -> set[str]:
-        """The tests that run the mutant's lines; for the value of a module, those that run a line that uses it."""
+        """The tests that run the mutant's lines; for the value of a module, those that run a line that uses it, and
+        those of a file that names it.
+        """
         one = mutant.mutation
         if one.function is not None:
             return self.known.tests_of(mutant.file, range(one.first_line, one.last_line + 1), one.function)
@@ -67,6 +70,10 @@ class Chooser:
             for line in lines:
                 inner = [name for name, begin, end in spans if begin <= line <= end]
                 found |= self.known.tests_of(file.as_posix(), range(line, line + 1), inner[-1] if inner else None)
+        word = re.compile(rf"\b{re.escape(one.name)}\b")
+        for name in self.known.files():
+            if word.search((self.root / name).read_text(encoding="utf-8")):
+                found |= self.known.tests_in(name)
         return found
 
     def ordered(self, file: str, tests: set[str], seconds_max: float = SECONDS_MAX) -> tuple[list[str], float, float]:

@@ -255,6 +255,10 @@ class Database:
         """The test files that were run under coverage."""
         return set(self._tests)
 
+    def tests_in(self, file: str) -> set[str]:
+        """The tests of a file that was run under coverage."""
+        return set(self._tests[file][0])
+
     def stale(self, files: Iterable[str], marks: str) -> list[str]:
         """The test files that were not run under coverage as they are now."""
         known = {

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import pytest
 
+from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.protocol.answers import ClientConnection
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import BadFrame
 from rmqtx.remoting.protocol.frames import FrameReader
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from tests.forge.records import Message
 
 #: As `javap -constants` prints RequestCode and ResponseCode of rocketmq-remoting 5.5.0.
 REQUESTS = """
@@ -50,3 +53,16 @@ def test_the_release_of_a_client_is_that_of_its_number(version: int, release: st
 def test_the_shortest_frame_is_one_without_a_header_and_not_another_protocol() -> None:
     with pytest.raises(BadFrame, match="response is not JSON"):
         list(FrameReader().feed((4).to_bytes(4, "big") + bytes(4)))
+
+
+def test_four_bytes_of_another_protocol_are_enough_to_name_it() -> None:
+    with pytest.raises(BadFrame, match="the port uses HTTP"):
+        list(FrameReader().feed(b"HTTP"))
+
+
+def test_a_record_that_a_broker_sends_twice_is_one_and_another_at_its_place_is_not() -> None:
+    first, second, other = Message().record(700), Message().record(900), Message(body=b"other").record(900)
+    findings: list[Finding] = []
+    (block,) = blocks_of([first + second, second + other], "broker", findings)
+    assert block.commit_log_offsets.tolist() == [700, 900, 900]
+    assert (block.bodies().to_pylist(), findings) == ([b"body", b"body", b"other"], [])

@@ -16,6 +16,7 @@ from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.repairs.acts.carry_out import checked_acts
+from rmqtx.repairs.acts.claims import PREFIX
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
@@ -182,3 +183,18 @@ def test_a_look_after_a_resume_shows_whether_the_check_reaches_it(tmp_path: Path
         assert medium.look([name])[0].next_event != NextEvent.STOPPED
         medium._has_resumed = True
         assert medium.look([name])[0].next_event == NextEvent.STOPPED
+
+
+def test_other_rmqtx_are_looked_for_before_an_act_on_a_half_copy(tmp_path: Path, client: Client) -> None:
+    """It is registered as a member of a group that only rmqtx uses, so that another rmqtx sees it."""
+    one = Served("common-5.3.3", tmp_path, client)
+    rows = [row for row in one.in_files() if row["state"] == "PENDING" and not row["discard_copies"]]
+    name = rows[0]["transaction_id"]
+    medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
+    one.answers._answers |= dict.fromkeys((RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT), response)
+    with one.server:
+        (act,) = checked_acts([ActOrder(name, ActRequest(ActKind.COMMIT))], medium, Conduct())
+        assert act.situation.discard_copy is None
+        with medium.claimed([act.situation]):
+            sent = [request for request in one.server.requests if request.code == RequestCode.HEART_BEAT]
+    assert [f"{PREFIX}{act.situation.group}".encode() in request.body for request in sent] == [True]

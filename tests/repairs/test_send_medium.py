@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,7 +104,9 @@ def named(state: str) -> list[str]:
 def test_a_copy_is_sent_once_and_found_again(dead: Store, tmp_path: Path, client: Client) -> None:
     target, names = Taking(tmp_path, client), named("ROLLED_BACK")[:2]
     with target.server:
+        begin_ms = time.time_ns() // 1_000_000
         acts = act(target, dead, names, Journal(tmp_path / "one.jsonl"))
+        assert all(begin_ms <= one.situation.conditions.now_ms <= begin_ms + 600_000 for one in acts)
         assert [one.begun().outcome for one in acts] == ["proved", "proved"], acts[0].begun().notes
         assert {one.begun().store for one in acts} == {target.broker.root}
         again = act(target, dead, names, Journal(tmp_path / "two.jsonl"))  # as another machine

@@ -1,0 +1,107 @@
+"""Parts of changes in place on files of some bytes: what an undo restores and compares, and what a failure leaves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.repairs.changes import file_copies
+from rmqtx.repairs.changes.apply_edits import _whole
+from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
+from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, open_lock_file
+from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
+from rmqtx.repairs.changes.in_progress_mark import BEGUN_MARK, put_mark
+from rmqtx.repairs.changes.undo_files import KeptImage, UndoFile
+
+
+class Recording(FileOperations):
+    """Notes what is renamed; `fails`: the disk is full as soon as anything must be synced."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.renamed: list[tuple[Path, Path]] = []
+        self.fails = fails
+
+    def rename(self, path: Path, target: Path) -> None:
+        self.renamed.append((path, target))
+        super().rename(path, target)
+
+    def sync_file(self, path: Path) -> None:
+        if self.fails:
+            raise UnwritableFile("no space is left", file=path)
+        super().sync_file(path)
+
+
+def test_an_undo_restores_a_part_behind_the_begin_of_a_file_as_it_was(tmp_path: Path) -> None:
+    kept = tmp_path / "undo"
+    kept.write_bytes(b"headABCDEF")
+    image = KeptImage(kept, 12, ((3, 6, 4),))
+    assert image.read(0, 12) == b"\0\0\0ABCDEF\0\0\0"
+    assert image.read(5, 11) == b"CDEF\0\0"
+
+
+def test_a_file_that_became_shorter_is_copied_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By bytes, as on a system without copies in the kernel."""
+    monkeypatch.delattr(os, "copy_file_range", raising=False)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"abc")
+    with source.open("rb") as reading, target.open("wb") as writing:
+        file_copies._copy_range(reading.fileno(), writing.fileno(), 0, 10, source)
+    assert target.read_bytes() == b"abc"
+
+
+def test_a_mark_that_could_not_be_written_is_removed(tmp_path: Path) -> None:
+    undo_file = UndoFile(tmp_path / "undo", "one", str(tmp_path), None, (), "", "", 0, (), [], [])
+    with pytest.raises(UnwritableFile):
+        put_mark(tmp_path, undo_file, Recording(fails=True))
+    assert not (tmp_path / BEGUN_MARK).exists()
+
+
+def test_a_sync_keeps_no_descriptor_open(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    before = list(Path("/proc/self/fd").iterdir())
+    FileOperations().sync_file(file)
+    FileOperations().sync_directory(tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_the_lock_that_root_makes_belongs_to_the_user_of_the_store(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12_345, 12_346)
+    descriptor, is_new = open_lock_file(tmp_path / "lock")
+    os.close(descriptor)
+    status = (tmp_path / "lock").stat()
+    assert (is_new, status.st_uid, status.st_gid) == (True, 12_345, 12_346)
+
+
+@pytest.mark.parametrize(("place", "is_compared"), [
+    (999, True), (1_000, False), (1_009, False), (1_010, True),
+    (200_000 - BEFORE_BYTES - 1, True), (199_999, True), (200_010 + BEHIND_BYTES, False),
+])  # fmt: skip
+def test_an_undo_is_refused_if_bytes_directly_around_its_change_are_others(
+    tmp_path: Path, place: int, is_compared: bool
+) -> None:
+    """64 KiB before a change and 1 MiB behind it, or up to the next change."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(2 << 20))
+    ten = GivenImage(b"x" * 10, 10)
+    edits = [Edit("write", "file", 0, begin, ten, ten, None) for begin in (1_000, 200_000)]
+    before = _digest(_surroundings(file, edits, 2 << 20))
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(b"\1")
+    assert (_digest(_surroundings(file, edits, 2 << 20)) != before) is is_compared
+
+
+def test_a_file_of_the_log_is_written_in_the_root_and_renamed(tmp_path: Path) -> None:
+    """A broker would load a temporary file beside it; in place, a kill would leave a half of it."""
+    file, waiting, files = tmp_path / "commitlog" / f"{0:020}", tmp_path / ".rmqtx-new", Recording()
+    file.parent.mkdir()
+    edit = Edit("create", f"commitlog/{0:020}", 0, None, None, GivenImage(b"new", 3), attributes_of(tmp_path))
+    _whole(edit, file, waiting, files, forward=True)
+    assert files.renamed == [(waiting, file)]
+    assert file.read_bytes() == b"new"
+    assert FileImage(file, 1, 2).read(0, 2) == b"ew"
