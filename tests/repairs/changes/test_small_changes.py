@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx.repairs.changes import file_copies
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, open_lock_file
 from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
-from rmqtx.repairs.changes.in_progress_mark import BEGUN_MARK, put_mark
+from rmqtx.repairs.changes.in_progress_mark import put_mark
 from rmqtx.repairs.changes.undo_files import KeptImage, UndoFile
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
+
+import pyarrow as pa
 
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
 from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
 from tests.forge.logs import Forge
 
@@ -39,3 +44,14 @@ def test_no_round_is_played_after_the_one_that_discards_the_last_half(tmp_path: 
     assert (one.end, one.end_round) == ("discarded", 1)
     assert check.last is not None
     assert check.last.begin_ms == check.begin_ms
+
+
+def test_the_timer_of_a_state_table_runs_once_a_minute_and_has_no_queue() -> None:
+    timer = BesideSimulated("store", "", "state_table", (OpenRecord(0, 700, 3, 3),), pa.table({}), 1_000)
+    assert [one.begin_ms for one in islice(timer.rounds(), 3)] == [1_000, 61_000, 121_000]
+    assert timer.queue_id is None
+
+
+def test_the_check_in_rocksdb_is_that_of_queue_0() -> None:
+    settings = AskingSettings(6_000, 15, 30_000)
+    assert BesideSimulated("store", "", "rocksdb", (), pa.table({}), 0, settings=settings).queue_id == 0
