@@ -78,7 +78,7 @@ def live_half_numbers(
     halves = kept.halves.filter(is_mine)
     numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
     rows = np.flatnonzero((numbers >= facts.half_cursor) & ~np.isin(places, pulled.places))
-    owners = {number: _owner(facts, number) for number in np.unique(numbers[rows]).tolist()}
+    owners = {number: owner_of(facts, number) for number in np.unique(numbers[rows]).tolist()}
     slots = slots_by_place(facts, pulled)
     shared: set[tuple[int, int]] = set()
     for number, place in zip(numbers[rows].tolist(), places[rows].tolist(), strict=True):
@@ -92,7 +92,7 @@ def live_half_numbers(
     return _as_value(slots, sorted(shared), check_ops, facts.root)
 
 
-def _owner(facts: LiveStore, number: int) -> tuple[int, int] | None:
+def owner_of(facts: LiveStore, number: int) -> tuple[int, int] | None:
     """Return the place and the number of the half message in a slot; NOWHERE beyond the queue; None if unknown."""
     broker = facts.broker
     try:

@@ -219,7 +219,7 @@ def _reading(
         fact.check_stops[:] = live_stops(fact, source)
         fact.future = predict_from_live(fact, source)
     for source in sources:
-        source.note_unreadable_copies()
+        source.note_unread()
     del named  # so that many transactions take the memory of their rows only once
     schema = pa.schema([one for one in (*LIVE_TRANSACTIONS, *MEASURES) if one.name in columns])
     judging = Judging(

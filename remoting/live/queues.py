@@ -72,7 +72,7 @@ def _pulls(
             if pulled.status == "moved":  # the queue begins later by now
                 _add_gap(gaps, topic, queue_id, place, following)
                 yield following, b""
-            elif len(cut(pulled.body)[0]) == following - place:
+            elif _has_one_for_each(pulled.body, following - place):
                 yield following, pulled.body
             else:
                 yield from _one_by_one(broker, topic, queue_id, place, following, pace, gaps)
@@ -82,6 +82,15 @@ def _pulls(
             place = following
             pace.wait()
             pulled = broker.pull(topic, queue_id, place, stop - place)
+
+
+def _has_one_for_each(body: bytes, count: int) -> bool:
+    """Whether some bytes are one record for each of some entries.
+
+    For an entry that leads between two records a broker sends several, and a part of the last one.
+    """
+    starts, _, end = cut(body)
+    return len(starts) == count and end == len(body)
 
 
 def _one_by_one(

@@ -14,6 +14,7 @@ from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import are_damaged_ids
 from rmqtx.readers.log.transaction_records import is_final
+from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, FINAL, HALF, NamedPlace, offset_of
 from rmqtx.readers.model.moments import HOUR_MS
@@ -101,6 +102,13 @@ class LiveReads:
             for block in blocks_of(bodies, facts.root, []):
                 numbers = block.header("queue_offset")
                 yield block.take(block.topic_is(topic) & (begin <= numbers) & (numbers < end))
+
+    def add_gaps(self, topic: str, numbers: Int64s) -> None:
+        """Add entries of queue 0 of a topic, in order, of which the broker has no record; not those known as gaps."""
+        known = [np.arange(gap.begin, gap.end) for gap in self.gaps if (gap.topic, gap.queue_id) == (topic, 0)]
+        lacking = np.setdiff1d(numbers, np.concatenate([numbers[:0], *known]))
+        for run in np.split(lacking, np.flatnonzero(np.diff(lacking) != 1) + 1) if len(lacking) else ():
+            self.gaps.append(UnreadEntries(topic, 0, int(run[0]), int(run[-1]) + 1))
 
     def read_index(self, keys: Iterable[tuple[str, str]]) -> None:
         """Add the records that the index has under some keys; a key with more records than it returns is a finding."""

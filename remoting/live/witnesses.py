@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
-from rmqtx.readers.model.releases import TIMERS
+from rmqtx.readers.model.releases import QUEUES_CUT_AFTER_CLEAN_STOP, TIMERS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -38,8 +38,14 @@ from rmqtx.readers.store.store import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries
-from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings, slots_by_place
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.live.half_numbers import (
+    PulledHalves,
+    live_half_numbers,
+    live_number_findings,
+    owner_of,
+    slots_by_place,
+)
 from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from rmqtx.remoting.live.record_reads import (
     HOLE_RECORDS_MAX,
@@ -236,19 +242,19 @@ class LiveWitnesses:
         self._look_for_missing_copies(kept)
         facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
+        return kept
+
+    def note_unread(self) -> None:
+        """Add findings for records that the broker did not return; called when all is read, also for the check.
+
+        And for copies of which id, group or real topic cannot be read, and discard copies whose id is torn: they may be
+        of other transactions. A power loss can take the end of a record; the broker sends what is left of it.
+        """
+        facts = self._facts
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
             if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
                 facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
-        return kept
-
-    def note_unreadable_copies(self) -> None:
-        """Add findings for copies of which id, group or real topic cannot be read: they may be of other transactions.
-
-        Also for discard copies whose id is torn. A power loss can take the end of a record; the broker sends what is
-        left of it. Called when all is read.
-        """
-        facts = self._facts
         for block in self._gathered.unreadable:
             for finding in unreadable_copies(block, facts.root):
                 copy = block.take(block.commit_log_offsets == finding.commit_log_offset)
@@ -376,47 +382,57 @@ class LiveWitnesses:
             op_cursor = self._checked_ops_from()
             if begin - _OLDER_OPS_MAX <= op_cursor < begin:
                 begin = op_cursor
+        settings = self._facts.settings
+        if QUEUES_CUT_AFTER_CLEAN_STOP.between(settings.version_low, settings.version_high) is False:
+            self._walk_to_ops(named, first, end - begin)  # slots may have outlived their records
+            return
         try:
-            self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
+            bodies = ops(self._broker, begin, end, self._pace, self._reads.gaps)
+            self._add_ops(blocks_of(bodies, self._facts.root, self._facts.findings), wanted)
             self._ops_known_from = begin
         except OpsUnreadable:
-            self._walk_to_ops(first, end - begin, wanted)
+            self._walk_to_ops(named, first, end - begin)
 
-    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> Int64s:
-        """Keep op messages; return the numbers of those of queue 0."""
-        numbers = [np.zeros(0, np.int64)]
-        for block in blocks_of(bodies, self._facts.root, self._facts.findings):
+    def _add_ops(self, blocks: Iterable[Block], wanted: IntegerSet) -> None:
+        for block in blocks:
             block = block.take(block.topic_is(OP_TOPIC))
-            numbers.append(block.header("queue_offset")[block.header("queue_id") == 0].astype(np.int64))
             self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
             self._check_ops.append(block.take(block.header("queue_offset") >= self._checked_ops_from()))
-        return np.concatenate(numbers)
 
-    def _walk_to_ops(self, offset: int, count: int, wanted: IntegerSet) -> None:
+    def _walk_to_ops(self, named: Named, offset: int, count: int) -> None:
         """Read the ops of a broker that does not serve their queue: from all records after the first half copy.
 
-        Numbers of the queue that no op message has are a gap: 4.3.0 keeps the slots of those that a power loss took.
+        Numbers of either queue that no record has are a gap: 4.3.0 keeps the slots of those that a power loss took. It
+        may also have written copies to the log that got no slot.
         Also records before the first half copy are read, if the check has not read all op messages that they may have.
         """
         facts, begin, end = self._facts, offset, self._end_of_ops()
 
-        def walk(first: int, stop: int | None) -> Int64s:
-            return self._add_ops(walked(self._broker, first, facts.log_file_bytes, self._pace, stop), wanted)
+        def walk(first: int, stop: int | None) -> list[Block]:
+            bodies = walked(self._broker, first, facts.log_file_bytes, self._pace, stop)
+            blocks = blocks_of(bodies, facts.root, facts.findings)
+            return [block.take(block.topic_is(HALF_TOPIC) | block.topic_is(OP_TOPIC)) for block in blocks]
 
         try:
-            numbers = walk(offset, None)
+            blocks = walk(offset, None)
         except LogTooLong:
-            facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
-            facts.add_missing("this broker does not serve its op queue")
+            if count:
+                facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
+                facts.add_missing("this broker does not serve its op queue")
             return
-        if numbers.min(initial=end) > self._checked_ops_from():
+        if _numbers(blocks, OP_TOPIC).min(initial=end) > self._checked_ops_from():
             with contextlib.suppress(LogTooLong):
-                begin = facts.log_begin_offset
-                numbers = np.concatenate([walk(begin, offset), numbers])
-        known_from = numbers.min(initial=end) if begin else facts.op_begin
-        lacking = np.setdiff1d(np.arange(known_from, end), numbers)
-        for run in np.split(lacking, np.flatnonzero(np.diff(lacking) != 1) + 1) if len(lacking) else ():
-            self._reads.gaps.append(UnreadEntries(OP_TOPIC, 0, int(run[0]), int(run[-1]) + 1))
+                blocks, begin = walk(facts.log_begin_offset, offset) + blocks, facts.log_begin_offset
+        for block in blocks:
+            self._gathered.add(block.take(block.topic_is(HALF_TOPIC)))
+        self._add_ops(blocks, IntegerSet(int64s(self._halves_outside_rocksdb(named)["queue_offset"])))
+        for topic, first, last in ((HALF_TOPIC, facts.half_begin, facts.half_end), (OP_TOPIC, facts.op_begin, end)):
+            numbers = _numbers(blocks, topic)
+            known_from = numbers.min(initial=last) if begin else first
+            lacking = np.setdiff1d(np.arange(known_from, last), numbers)
+            if topic == HALF_TOPIC:  # its slot may lead to another record by now
+                lacking = lacking[[owner_of(facts, number) is None for number in lacking.tolist()]]
+            self._reads.add_gaps(topic, lacking)
 
     # -- the check ------------------------------------------------------------------------------------------------
 
@@ -556,3 +572,9 @@ class LiveWitnesses:
             return
         for name in incomplete_chains(kept.halves):
             self._facts.findings.append(Finding(self._facts.root, "copies-missing", actual=name))
+
+
+def _numbers(blocks: Sequence[Block], topic: str) -> Int64s:
+    """The queue offsets of the records of queue 0 of a topic."""
+    mine = (block.take(block.topic_is(topic) & (block.header("queue_id") == 0)) for block in blocks)
+    return np.concatenate([np.zeros(0, np.int64), *(block.header("queue_offset").astype(np.int64) for block in mine)])

@@ -290,9 +290,10 @@ def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Ro
     if one.happened is None or truth.damages:
         return
     where, causes = f"tx-{one.number}", row["causes"] or []
-    has_foreign_op = _is_named_by_another(truth, one)  # nothing in it tells which record the decision named
+    # Nothing tells which record a decision of another one named; the machine holds op messages longer than a broker.
+    is_like_old_copy = _is_named_by_another(truth, one) or "asked with its op message in memory" in one.happened
     for cause, needed in _OWN_NEEDED.items():
-        if cause in causes and not (has_foreign_op and cause == "decision-names-old-copy"):
+        if cause in causes and not (is_like_old_copy and cause == "decision-names-old-copy"):
             result.take("own cause", where, cause, cause if needed in one.happened else f"no {needed}")
     for cause, is_possible in _possible(truth, one).items():
         if cause in causes:

@@ -244,8 +244,20 @@ FOUND: dict[str, list[Step]] = {
     "torn-in-short-header": [
         _half(0), _half(1, 3519), _half(2), {"do": "kill", "lost": 0.5}, _wait(31_000), _STOP,
     ],
+    # The slot leads over the end of the log, and over the end of its page: the copies of a round do not reach that end.
+    "slot-over-the-page": [
+        *(_half(number) for number in range(6)), _wait(7_000), _end(0, "rollback"), {"do": "batch"}, {"do": "flush"},
+        _half(6, 3_000), {"do": "kill", "lost": 1.0}, {"do": "restart", "conf": None}, _wait(7_000),
+        _end(3, "rollback"), {"do": "batch"}, _wait(7_000), _STOP,
+    ],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
+    # A rollback names a COMMIT record, whose queue offset is the next number of the half queue: before 4.6.0 the check
+    # passes the end, and begins again.
+    "op-names-the-end": [
+        _half(0), _end(0, "commit"), _end(0, "commit"), {**_end(0, "rollback"), "named": "delivered"}, _wait(7_000),
+        {"do": "batch"}, _wait(7_000), _STOP,
+    ],
     # A discarded one is committed, and the broker ends with its op message in memory: the records look like those of a
     # decision that names the discard copy.
     "committed-late-stopped": [

@@ -25,6 +25,7 @@ def test_a_certain_cause_needs_its_event() -> None:
     assert _differences(["decision-names-old-copy"], [], once)
     assert not _differences(["decision-names-old-copy"], ["old copy decided"], once)
     assert not _differences(["decision-names-old-copy?"], [], once)
+    assert not _differences(["decision-names-old-copy"], ["asked with its op message in memory"], once)
     assert _differences(["no-decision-in-time"], [], once)
     assert not _differences(["no-decision-in-time"], ["decided after discard"], [("rollback", 3)], discarded=[1_200])
     assert _differences(["ops-lost-at-stop"], [], once)

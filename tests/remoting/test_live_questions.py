@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -418,6 +419,84 @@ def test_op_messages_that_a_power_loss_took_are_missed_also_before_others_and_wi
     certain = {name for name, state in live.items() if state != "UNDECIDABLE"}
     assert {name: live[name] for name in certain} == {name: files[name] for name in certain}
     assert "UNDECIDABLE" in live.values()
+
+
+@pytest.mark.parametrize("has_ops", [True, False])
+def test_a_half_message_that_a_power_loss_took_is_missed_where_one_transaction_is_looked_up(
+    has_ops: bool, tmp_path: Path, client: Client
+) -> None:
+    """4.3.0 keeps its slot, which the look-up does not pull; what was lost with it may have decided."""
+    one = Served("common-4.3.0", tmp_path, client)
+    root = tmp_path / "store"
+    log, slots = root / "commitlog" / f"{0:020d}", damage.queue_files(root, HALF_TOPIC)[0]
+    rows = audit([one.store], one.settings_of).table().to_pylist()
+    shown = next(row for row in rows if row["state"] == "ROLLED_BACK" and len(row["half_copies"]) == 1)
+    lost = next(row for row in reversed(rows) if row["state"] == "COMMITTED" and len(row["half_copies"]) == 1)
+    [copy] = lost["half_copies"]
+    damage.write_bytes(log, log.read_bytes().index(HALF_TOPIC.encode(), copy["commit_log_offset"]), b"X")
+    behind_the_log = struct.pack(">qiq", log.stat().st_size, 200, 0)
+    damage.write_bytes(slots, copy["queue_offset"] * len(behind_the_log), behind_the_log)
+    if not has_ops:
+        damage.drop(root / "consumequeue" / OP_TOPIC)
+        log.write_bytes(log.read_bytes().replace(OP_TOPIC.encode(), b"X" * len(OP_TOPIC)))
+    one.answers.store = open_store(root)
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with FakeServer(one.answers) as server:
+        brokers = [Broker(client, server.address, "broker-a", "c")]
+        reading = live_lookups.show(brokers, shown["transaction_id"])
+        audited = live_lookups.audit(brokers).table().to_pylist()
+    assert any(HALF_TOPIC in one.line() for one in reading.findings if one.code == "entries-unread")
+    states = [row["state"] for row in audited if row["transaction_id"] == shown["transaction_id"]]
+    assert reading.table()["state"].to_pylist() == states == ["UNDECIDABLE"]
+
+
+def test_a_copy_that_got_no_slot_is_read_where_the_op_queue_is_not_served(tmp_path: Path, client: Client) -> None:
+    """4.3.0 writes copies to the log that get no slot, while the last slot leads behind the end of the log."""
+    one = Served("common-4.3.0", tmp_path, client)
+    rows = audit([one.store], one.settings_of).table().to_pylist()
+    mine = next(row for row in rows if len(row["half_copies"]) == 3)
+    copy = mine["half_copies"][1]
+    slots = damage.queue_files(tmp_path / "store", HALF_TOPIC)[0]
+    behind_the_log = struct.pack(">qiq", (tmp_path / "store" / "commitlog" / f"{0:020d}").stat().st_size, 200, 0)
+    damage.write_bytes(slots, copy["queue_offset"] * len(behind_the_log), behind_the_log)
+    one.answers.store = open_store(tmp_path / "store")
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with FakeServer(one.answers) as server:
+        live = live_lookups.audit([Broker(client, server.address, "broker-a", "c")]).table().to_pylist()
+    found = next(row for row in live if row["transaction_id"] == mine["transaction_id"])
+    assert [one["queue_offset"] for one in found["half_copies"]] == [
+        one["queue_offset"] for one in mine["half_copies"]
+    ]
+
+
+def test_a_slot_that_only_the_check_reads_is_missing_evidence_as_where_all_are_read(
+    tmp_path: Path, client: Client
+) -> None:
+    """Before, one transaction was ROLLED_BACK in `show`, and UNDECIDABLE in `audit`."""
+    one = Served("common-5.3.3", tmp_path, client)
+    rows = audit([one.store], one.settings_of).table().to_pylist()
+    shown = next(row for row in rows if row["state"] == "ROLLED_BACK" and len(row["half_copies"]) == 1)
+    cursor = (check_cursors(one.store).half or {})[0]
+    assert shown["half_copies"][0]["queue_offset"] < cursor
+    slots = damage.queue_files(tmp_path / "store", HALF_TOPIC)[0]
+    damage.write_bytes(slots, cursor * 20, struct.pack(">qiq", 1 << 40, 200, 0))
+    one.answers.store = open_store(tmp_path / "store")
+    pulled = one.answers._answers[RequestCode.PULL_MESSAGE]
+
+    def passing(request: Frame) -> Frame:
+        found = pulled(request)
+        place = int(request.fields["queueOffset"])
+        if found.code != ResponseCode.PULL_NOT_FOUND or place >= int(found.fields["maxOffset"]):
+            return found
+        return response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, **{**found.fields, "nextBeginOffset": place + 1})
+
+    one.answers._answers[RequestCode.PULL_MESSAGE] = passing
+    with one.server:
+        reading = live_lookups.show([one.broker], shown["transaction_id"])
+        audited = live_lookups.audit([one.broker]).table().to_pylist()
+    states = [row["state"] for row in audited if row["transaction_id"] == shown["transaction_id"]]
+    assert reading.table()["state"].to_pylist() == states == ["UNDECIDABLE"]
+    assert any(str(cursor) in found.line() for found in reading.findings if found.code == "entries-unread")
 
 
 class WithExpiredRecords(StoreBroker):

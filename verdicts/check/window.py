@@ -353,7 +353,7 @@ def _log_places(
     are_own = np.isin(slots.numbers, np.concatenate([np.empty(0, np.int64), *own_numbers]))
     known_end = int(ends[are_own].max(initial=0))
     log = LogPlaces.of(store, known_end)
-    if ((ends > known_end) & (ends <= log.end) & ~are_own).any() and not is_bundle(store):
+    if ((ends > known_end) & ~are_own).any() and not is_bundle(store):  # also what copies of a round may reach
         log = log._replace(end=scanned_end(store, known_end))  # `log.end` was approximate
     if started is not None and started.hinders_new_slots:
         log = log._replace(end=min(log.end, started.log_end))

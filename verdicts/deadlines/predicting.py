@@ -40,7 +40,14 @@ from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.steps import Stop
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
-from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, last_round_ms, next_round_ms, refuted_check_max
+from rmqtx.verdicts.check.window import (
+    CheckWindow,
+    CheckWindows,
+    begins_again,
+    last_round_ms,
+    next_round_ms,
+    refuted_check_max,
+)
 from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from rmqtx.verdicts.model.check_stop import CheckStop
@@ -214,6 +221,9 @@ def predict_window(
         window = from_real_cursor(window)
         state, halves = window.state, _stored(window)
     are_open, is_plain = _open_slots(window, rules)
+    # The queues of a running broker are read one after the other: op messages can name half messages that are newer.
+    assert isinstance(state.ops, StoredOps)
+    is_plain &= is_running or not begins_again(state.ops, state.half_begin, state.half_end, rules)
     rows = halves.rows[are_open]
     offsets = np.asarray(halves.words["commit_log_offset"]).astype(np.int64)
     if not is_plain or (rules.end_is_illegal and _may_leave_ops(halves, are_open, rules, how, begin_ms)):
