@@ -284,6 +284,10 @@ BEGINS_WITH_FILLERS = Change(
     "where the log begins at 0, a queue that a start makes again begins with the fillers in its first file, not with "
     "its first record", f"{_QUEUES} correctMinOffset; seen on 4.9.7, not on 5.0.0 and 5.3.3", until=(5, 0, 0),
 )  # fmt: skip
+BEGINS_AT_0_WITHOUT_SLOT = Change(
+    "a start lets a queue of which no slot leads into the log begin at 0, not at its end",
+    f"{_QUEUES} correctMinOffset; seen on 4.9.7, not on 5.0.0 and 5.3.3", until=(5, 0, 0),
+)  # fmt: skip
 DLEDGER_QUEUES_EMPTIED = Change(
     "with a DLedger log, a start after a kill cuts the queues at the begin of the file in which it begins to read: it "
     "requires DUP_INFO in every record", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #8032; the "

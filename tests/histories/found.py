@@ -115,6 +115,17 @@ FOUND: dict[str, list[Step]] = {
         *(_half(number, 900) for number in range(24)), _wait(7_000), {"do": "end by kill"},
         _damage("first log file deleted", 0.5), _damage("only an empty half queue file", 0.5),
     ],
+    # The same, where the log lost its first file: before 5.0.0 the queue begins at 0, later at its end. Without
+    # cursors, and with a check before.
+    "only-file-empty-reached": [
+        *(_half(number, 900) for number in range(24)), {"do": "message", "topic": "TopicA"}, _wait(7_000), _STOP,
+        _damage("first log file deleted", 0.5), _damage("only an empty half queue file", 0.5),
+    ],
+    "only-file-empty-checked": [
+        *(_half(number, 900) for number in range(12)), _wait(31_000), {"do": "check", "answers": ["rollback"] * 12},
+        {"do": "batch"}, *(_half(number, 900) for number in range(12, 24)), {"do": "message", "topic": "TopicA"},
+        _wait(7_000), _STOP, _damage("first log file deleted", 0.5), _damage("only an empty half queue file", 0.5),
+    ],
     # The slot of a committed half message is lost, and the batch with its op message: no round reads its copy.
     "slot-and-op-lost": [
         *(_half(number) for number in range(3)), _wait(7_000), _end(2, "commit"), {"do": "end by kill"},

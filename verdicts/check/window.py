@@ -14,7 +14,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.model.releases import dotted
+from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, dotted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
@@ -317,6 +317,9 @@ def _begin(
         return made.begin
     if store.in_use:
         return queue.min_offset
+    if store.log_begin_offset and queue.min_offset >= queue.max_offset and (made is None or not made.added):
+        end = queue.max_offset if made is None else made.end  # also the empty slot that a start counts
+        return 0 if BEGINS_AT_0_WITHOUT_SLOT.holds(rules.version) else end
     if not store.log_begin_offset or _first_file_kept_ms(store, queue, rules, conf) > 0:
         return queue.first_offset
     return queue.min_offset
@@ -394,7 +397,12 @@ def _reads(
     file_ends = queue.file_ends
     if started is not None and started.begin is not None:
         file_ends = np.union1d(file_ends, started.file_end)
-    return slot_reads(log, slots.begin, offsets, lengths, file_ends, are_known)
+    found = slot_reads(log, slots.begin, offsets, lengths, file_ends, are_known)
+    if not slots.begin < queue.first_offset <= slots.end:
+        return found
+    size = int(file_ends[0]) - queue.first_offset
+    following = slots.begin - slots.begin % size + size  # where the next file would begin
+    return {**found, slots.begin: SlotRead(None, following, following, sees_copies=False)}
 
 
 def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:

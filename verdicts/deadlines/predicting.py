@@ -239,7 +239,7 @@ def predict_window(
         ends = discards_by_round(_halves_of(halves, rows, how), rules, how, begin_ms, wait_ms)
         settled = offsets[halves.rows[~are_open & (halves.rows >= 0)]]
         found = _of_ends(is_running, begin_ms, offsets[rows], ends, settled)
-    found = replace(_without(found, offsets[halves.are_diverted]), is_whole=True)
+    found = replace(_with_diverted(found, offsets[halves.are_diverted]), is_whole=True)
     if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be repaired, so nothing is LOST
         found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
     found = _without_questions(found, offsets[~window.are_askable])
@@ -467,12 +467,17 @@ def _of_timer(simulated: BesideSimulated, is_running: bool) -> Prediction:
     )  # fmt: skip
 
 
-def _without(predicted: Prediction, diverted: Int64s) -> Prediction:
-    """Return the prediction without diverted halves, whose copies go through another topic."""
-    if not len(diverted):
+def _with_diverted(predicted: Prediction, diverted: Int64s) -> Prediction:
+    """Return the prediction with halves whose copies go through another topic: only what happens without a copy."""
+    are_unknown = np.isin(predicted.offsets, diverted) & np.isin(predicted.events, (Event.ASKED, Event.PUT_BACK))
+    if not are_unknown.any():
         return predicted
-    kept = predicted.chosen(~np.isin(predicted.offsets, diverted))
-    return replace(kept, whys={**predicted.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)})
+    never = {name: np.where(are_unknown, NEVER, getattr(predicted, name)) for name in ("event_times_ms", "times_ms")}
+    return replace(
+        predicted, events=np.where(are_unknown, Event.UNKNOWN, predicted.events), **never,
+        checks_to_come=np.where(are_unknown, 0, predicted.checks_to_come),
+        whys={**predicted.whys, **dict.fromkeys(predicted.offsets[are_unknown].tolist(), DIVERTED)},
+    )
 
 
 def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction:
