@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, again, views
 from rmqtx.remoting.connections.broker import PULL_RECORDS_MAX, Broker
 from rmqtx.remoting.protocol.codes import ResponseCode
@@ -72,7 +72,7 @@ def _pulls(
             if pulled.status == "moved":  # the queue begins later by now
                 _add_gap(gaps, topic, queue_id, place, following)
                 yield following, b""
-            elif _has_one_for_each(pulled.body, following - place):
+            elif pulled.next_offset <= stop and _has_one_for_each(pulled.body, following - place):
                 yield following, pulled.body
             else:
                 yield from _one_by_one(broker, topic, queue_id, place, following, pace, gaps)
@@ -214,6 +214,24 @@ def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, off
         else:
             high = middle
     return low
+
+
+def left_slots(broker: Broker, begin: int, end: int, log_end_offset: int) -> Iterator[int]:
+    """Yield the entries of the half queue in [begin, end) that a power loss left: they lead over the next one, or over
+    the end of the log.
+
+    Raises: Refused, Unreachable, NoAnswer.
+    """
+    place = begin
+    while place < end:
+        found = broker.slots(HALF_TOPIC, 0, place, min(_SLOTS_AT_ONCE, end - place) + 1).slots
+        for number, slot in enumerate(found):
+            following = found[number + 1].commit_log_offset if number + 1 < len(found) else log_end_offset
+            if slot.queue_offset < end and slot.commit_log_offset + slot.length_bytes > min(following, log_end_offset):
+                yield slot.queue_offset
+        if not found:
+            return
+        place = found[-1].queue_offset + (len(found) == 1)
 
 
 def first_kept(broker: Broker, topic: str, queue_id: int, begin: int, end: int, log_begin_offset: int) -> int:

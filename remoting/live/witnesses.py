@@ -46,7 +46,7 @@ from rmqtx.remoting.live.half_numbers import (
     owner_of,
     slots_by_place,
 )
-from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
+from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, left_slots, ops, place_of, walked
 from rmqtx.remoting.live.record_reads import (
     HOLE_RECORDS_MAX,
     RECORDS_PER_QUERY,
@@ -58,6 +58,7 @@ from rmqtx.remoting.live.record_reads import (
     walk_behind_prepared,
 )
 from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.message_ids import other_id_clause
 from rmqtx.verdicts.check.check_rules import CheckRules
@@ -71,6 +72,8 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The most op messages before the first half copy that are read because the check reads them.
 _OLDER_OPS_MAX = 10_000
+#: The most entries of the half queue that are examined for slots that a power loss left.
+_LEFT_SLOTS_MAX = 100_000
 #: Identity → real topic, as in `rmqtx.verdicts.audit.lookups`.
 Named = dict[str, str | None]
 
@@ -232,6 +235,7 @@ class LiveWitnesses:
                 self._read_other_rocksdb_halves(named)
                 if self._halves_outside_rocksdb(named).num_rows:
                     self._read_ops(named)
+                    self._read_left_slots(named)
                 self._read_rocksdb_ops_of(named)
                 self._read_decisions(named)
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
@@ -308,6 +312,21 @@ class LiveWitnesses:
             self._reads.read_index((HALF_TOPIC, name) for name in ids)
             self._read_halves_before_the_start(named)
 
+    def _read_left_slots(self, named: Named) -> None:
+        """Read the slots after the first copy of some transactions that a power loss left, if they show it.
+
+        The check reads those from its cursor on. A slot that leads before the next one looks like others.
+        """
+        facts = self._facts
+        numbers = self._gathered.chosen("halves", named).filter(pc.field("topic") == HALF_TOPIC)["queue_offset"]
+        begin, end = pc.min(numbers).as_py(), min(self._halves_known_from, facts.checked_from)
+        if begin is None or end - begin > _LEFT_SLOTS_MAX or self._keeps_slots:
+            return
+        with contextlib.suppress(Refused):  # an account may have the right to pull and not the right to read entries
+            for number in sorted({*left_slots(self._broker, max(begin, facts.half_begin), end, facts.log_end_offset)}):
+                for block in self._reads.queue(HALF_TOPIC, 0, number, number + 1):
+                    self._gathered.add(block)
+
     @staticmethod
     def _with_original(halves: pa.Table) -> set[str]:
         originals = halves.filter(pc.is_null(halves["checks_count"]))
@@ -382,9 +401,8 @@ class LiveWitnesses:
             op_cursor = self._checked_ops_from()
             if begin - _OLDER_OPS_MAX <= op_cursor < begin:
                 begin = op_cursor
-        settings = self._facts.settings
-        if QUEUES_CUT_AFTER_CLEAN_STOP.between(settings.version_low, settings.version_high) is False:
-            self._walk_to_ops(named, first, end - begin)  # slots may have outlived their records
+        if self._keeps_slots:
+            self._walk_to_ops(named, first, end - begin)
             return
         try:
             bodies = ops(self._broker, begin, end, self._pace, self._reads.gaps)
@@ -392,6 +410,12 @@ class LiveWitnesses:
             self._ops_known_from = begin
         except OpsUnreadable:
             self._walk_to_ops(named, first, end - begin)
+
+    @property
+    def _keeps_slots(self) -> bool:
+        """Whether the broker keeps slots whose records a power loss took; it serves no entries of a queue then."""
+        settings = self._facts.settings
+        return QUEUES_CUT_AFTER_CLEAN_STOP.between(settings.version_low, settings.version_high) is False
 
     def _add_ops(self, blocks: Iterable[Block], wanted: IntegerSet) -> None:
         for block in blocks:

@@ -263,6 +263,10 @@ FOUND: dict[str, list[Step]] = {
     ],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
+    # 4.9.7 takes a half message with a timer; the check of 5.0.0 discards it because of its age.
+    "timer-expired": [
+        _half(0), _half(1, TIMER_DELIVER_MS="1790000600000"), _wait(288_000_000), {"do": "upgrade"},
+    ],
     # A rollback names a COMMIT record, whose queue offset is the next number of the half queue: before 4.6.0 the check
     # passes the end, and begins again.
     "op-names-the-end": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, querie
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import half_numbers
-from rmqtx.remoting.live.queues import OpsUnreadable, ops, records
+from rmqtx.remoting.live.queues import OpsUnreadable, left_slots, ops, records
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused
 from rmqtx.remoting.protocol.frames import Frame
@@ -258,3 +259,37 @@ def test_bytes_of_a_slot_that_end_within_a_record_are_not_joined_with_those_of_t
     (block,) = blocks_of(parts, "a@b", [])
     assert [bytes(block.data[start : start + length]) for start, length in zip(block.starts, block.lengths, strict=True)
             ] == bodies[:4]
+
+
+def test_a_record_behind_the_range_does_not_stand_for_one_that_the_broker_passes(bodies: list[bytes]) -> None:
+    """A pull that passes the last entry of its range gives one record more: as many as entries, but not theirs."""
+    gone = 31
+
+    def passing(request: Frame) -> Frame:
+        place, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
+        left = [number for number in range(place, len(bodies)) if number != gone][:count]
+        body = b"".join(bodies[number] for number in left)
+        return Queue(bodies)._response(request, ResponseCode.SUCCESS, left[-1] + 1, body)
+
+    found, gaps, _ = read(passing, 64)
+    assert found == offsets_of(bodies[:gone] + bodies[gone + 1:64])
+    assert gaps == [UnreadEntries(HALF_TOPIC, 0, gone, gone + 1)]
+
+
+def test_slots_that_lead_over_the_next_one_or_over_the_end_of_the_log_are_left_ones() -> None:
+    places = {number: (number * 100, 100) for number in range(2_500)}
+    places |= {1_000: (100_000, 101), 1_700: (900_000, 100), 2_499: (249_900, 101)}
+
+    def served(request: Frame) -> Frame:
+        begin, count = int(request.fields["index"]), int(request.fields["count"])
+        data = [
+            {"physicOffset": places[number][0], "physicSize": places[number][1], "tagsCode": 0}
+            for number in range(begin, min(begin + count, len(places)))
+        ]
+        value = {"queueData": data, "minQueueIndex": 0, "maxQueueIndex": len(places)}
+        return response(request, body=json.dumps(value).encode())
+
+    with FakeServer(served) as server, Client() as client:
+        broker = Broker(client, server.address, "broker-a", "c")
+        assert {*left_slots(broker, 0, 2_500, 250_000)} == {1_000, 1_700, 2_499}
+        assert not {*left_slots(broker, 1_001, 1_700, 250_000)}
