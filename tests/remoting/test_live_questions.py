@@ -488,7 +488,10 @@ def test_a_slot_that_only_the_check_reads_is_missing_evidence_as_where_all_are_r
         place = int(request.fields["queueOffset"])
         if found.code != ResponseCode.PULL_NOT_FOUND or place >= int(found.fields["maxOffset"]):
             return found
-        return response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, **{**found.fields, "nextBeginOffset": place + 1})
+        return response(
+            request, ResponseCode.PULL_RETRY_IMMEDIATELY, nextBeginOffset=str(place + 1),
+            minOffset=str(found.fields["minOffset"]), maxOffset=str(found.fields["maxOffset"]),
+        )  # fmt: skip
 
     one.answers._answers[RequestCode.PULL_MESSAGE] = passing
     with one.server:

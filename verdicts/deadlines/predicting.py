@@ -472,9 +472,10 @@ def _with_diverted(predicted: Prediction, diverted: Int64s) -> Prediction:
     are_unknown = np.isin(predicted.offsets, diverted) & np.isin(predicted.events, (Event.ASKED, Event.PUT_BACK))
     if not are_unknown.any():
         return predicted
-    never = {name: np.where(are_unknown, NEVER, getattr(predicted, name)) for name in ("event_times_ms", "times_ms")}
     return replace(
-        predicted, events=np.where(are_unknown, Event.UNKNOWN, predicted.events), **never,
+        predicted, events=np.where(are_unknown, Event.UNKNOWN, predicted.events),
+        event_times_ms=np.where(are_unknown, NEVER, predicted.event_times_ms),
+        times_ms=np.where(are_unknown, NEVER, predicted.times_ms),
         checks_to_come=np.where(are_unknown, 0, predicted.checks_to_come),
         whys={**predicted.whys, **dict.fromkeys(predicted.offsets[are_unknown].tolist(), DIVERTED)},
     )
