@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     )
     from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
     from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
-    from rmqtx.verdicts.model.advice import Advice
-    from rmqtx.verdicts.model.state import State
+    from rmqtx.verdicts.model.verdict_words import Advice, State
 
     __version__: str
 
@@ -112,7 +111,7 @@ _HOMES = {
     **dict.fromkeys(("NoAnswer", "Refused", "RemotingError", "Unreachable"), _REMOTING_ERRORS),
     **dict.fromkeys(("Credentials", "RemotingSettings"), "rmqtx.remoting.protocol.settings"),
     "Rows": f"{_API}.results", "Stores": f"{_API}.stores", "open": f"{_API}.stores",
-    "Advice": "rmqtx.verdicts.model.advice", "State": "rmqtx.verdicts.model.state",
+    "Advice": "rmqtx.verdicts.model.verdict_words", "State": "rmqtx.verdicts.model.verdict_words",
 }
 
 

@@ -34,8 +34,7 @@ from rmqtx.api.results import Rows
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine
 from rmqtx.api.stores import Stores
 from rmqtx.readers.jobs.job_runner import ScanJob
-from rmqtx.readers.jobs.search import Search
-from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.jobs.search import Search, SearchConditions
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.own_process import allow_pandas
 from rmqtx.readers.model.reading import Reading

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import (
     RmqtxError,
 )
@@ -24,7 +25,7 @@ from rmqtx.repairs.receipts.act_kind import PLANNED
 from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import CommandTree, HelpfulGroup
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
-from rmqtx_cli.words import exit_status, log_json, say
+from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.check_unknown import names_json, unknown
 from rmqtx_cli.words.command_names import LINES, MOST_USED, SECTIONS
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.timestamps import timestamp_schema
+from rmqtx.readers.model.moments import timestamp_schema
 from rmqtx.spark_tasks.session.errors import marked
 from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
 from rmqtx.spark_tasks.session.tasks import working

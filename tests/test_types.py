@@ -10,12 +10,12 @@ api = pytest.importorskip("mypy.api")
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = {
-    "from rmqtx.verdicts.model.state import State": None,
+    "from rmqtx.verdicts.model.verdict_words import State": None,
     "print(State.PENDING)": None,
     "print(State.PENDNG)": '"type[State]" has no attribute "PENDNG"',
     "lost: State = State.LOST": None,
     'text: State = "LOST"': "Incompatible types in assignment",
-    "from rmqtx.verdicts.model.advice import Advice": None,
+    "from rmqtx.verdicts.model.verdict_words import Advice": None,
     'wait: Advice = "wait"': "Incompatible types in assignment",
     "from rmqtx.readers.finding_kinds.kind import Kind, Severity": None,
     'print(Kind(Severity.ERROR, "a", "b"))': None,
@@ -30,9 +30,9 @@ LINES = {
     "from rmqtx.repairs.receipts.act_outcome import StandingWord": None,
     'print(Standing(StandingWord.STANDS, "why"))': None,
     'print(Standing("stand", "why"))': 'has incompatible type "str"; expected "StandingWord"',
-    "from rmqtx.verdicts.model.next_event import NextEvent": None,
+    "from rmqtx.verdicts.model.verdict_words import NextEvent": None,
     "print(NextEvent.PUTBACK)": '"type[NextEvent]" has no attribute "PUTBACK"',
-    "from rmqtx.verdicts.model.strength import Strength": None,
+    "from rmqtx.verdicts.model.verdict_words import Strength": None,
     "print(Strength.EXPLAIN)": '"type[Strength]" has no attribute "EXPLAIN"',
     "from rmqtx.verdicts.model.transaction import Transaction": None,
     "def keys_of(one: Transaction) -> str: return one.keys": '(got "str | None", expected "str")',

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rmqtx.readers.log.commit_log import last_with_data, written_bytes
-from rmqtx.readers.log.log_end import live_blocks
 from rmqtx.readers.log.record_block import Block, end_in_zeros
 from rmqtx.readers.log.segment_scan import SegmentScan
-from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.splits import Split, SplitPlan, live_blocks
 from rmqtx.readers.model.errors import BadRequest, FileChanged
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store

@@ -1,22 +1,67 @@
-"""Run a job over its splits on this machine: in this process for small stores, in one per core for large stores."""
+"""Run a job over its splits on this machine: in this process for small stores, in one per core for large stores.
+
+Each byte of a plan counts once for progress, and as soon as it is read, not when its split ends. Of a scan in this
+process each read counts, also of an unused rest; of other processes the splits that have ended.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from rmqtx.readers.jobs.read_bytes import shown_to
 from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
-from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.log.segment_scan import Span, watched_by
 from rmqtx.readers.log.splits import Split, SplitPlan
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.store.store import Store
+
+
+class ReadBytes:
+    """The ranges of files that were read, for a progress. Units: bytes."""
+
+    def __init__(self, plan: SplitPlan, progress: Progress) -> None:
+        self._total = plan.total_bytes
+        self._left = len(plan)
+        self._progress = progress
+        self._done = 0
+        self._ranges: dict[str, list[tuple[int, int]]] = {
+            segment.file: [] for store in plan.stores for segment in store.commit_log
+        }
+        progress(0, self._total)
+
+    def add(self, file: str, begin: int, end: int) -> None:
+        """Add a range of a file of the plan, and show it; all bytes are done only when all splits have ended."""
+        known = self._ranges.get(file)
+        if known is None or end <= begin:
+            return
+        near = [one for one in known if one[0] <= end and begin <= one[1]]
+        whole = min([begin, *(one[0] for one in near)]), max([end, *(one[1] for one in near)])
+        self._ranges[file] = [one for one in known if one not in near] + [whole]
+        self._done += whole[1] - whole[0] - sum(one[1] - one[0] for one in near)
+        self._progress(min(self._done, self._total - (self._left > 0)), self._total)
+
+    def ended(self, split: Split) -> None:
+        """Add a split that has ended."""
+        self._left -= 1
+        self.add(split.segment.file, split.from_position, split.to_position)
+
+
+@contextmanager
+def shown_to(progress: Progress | None, plan: SplitPlan) -> Iterator[ReadBytes | None]:
+    """Show a progress what scans of this process read during the block."""
+    if progress is None:
+        yield None
+        return
+    read = ReadBytes(plan, progress)
+    with watched_by(read.add):
+        yield read
 
 
 def run_job(

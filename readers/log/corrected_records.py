@@ -10,10 +10,11 @@ import numpy as np
 
 from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import MAGIC_AT, MAGIC_START, header_bytes, number_at, span_of
 from rmqtx.readers.log.record_layout import (
     BORN_V6,
     FILLER_MARK,
+    MAGIC_AT,
+    MAGIC_START,
     MAGIC_V1,
     MAGIC_V2,
     RECORD,
@@ -21,6 +22,9 @@ from rmqtx.readers.log.record_layout import (
     STORE_V6,
     TRANSACTION_MASK,
     VALUE_END,
+    header_bytes,
+    number_at,
+    span_of,
 )
 from rmqtx.readers.model.columns import SLACK_BYTES, integers_at
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import HEAD_BYTES, number_at
-from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from rmqtx.readers.log.record_layout import FILLER_MARK, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, number_at
 from rmqtx.readers.log.segment_scan import misplaced_length, walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
 from rmqtx.readers.storage.runs import Portion, portions

@@ -32,23 +32,21 @@ import numpy as np
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.properties import CHECK_TIMES
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import (
+from rmqtx.readers.log.record_layout import (
     BLANK_MAGIC,
+    FILLER_MARK,
     HEAD_BYTES,
     HEADER_BYTES_MAX,
     MAGIC_AT,
     MAGIC_START,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
     head_of,
     header_bytes,
     is_blank_head,
     number_at,
     topic_width,
-)
-from rmqtx.readers.log.record_layout import (
-    FILLER_MARK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_BYTES_MIN,
 )
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools, Int64s
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS

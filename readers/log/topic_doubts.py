@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.op_messages import parse_op_bodies
 from rmqtx.readers.log.properties import OP_TAG, REAL_TOPIC, TAGS
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Bools

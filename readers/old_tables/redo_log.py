@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.log.commit_log import scan_segments
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout

@@ -16,8 +16,16 @@ from pyarrow import fs
 
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
 from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.remote_cache import BLOCK_BYTES, KEPT_BYTES_MAX, Version
-from rmqtx.readers.storage.remote_handles import ROOM, Handle, add_handle, handle_of, known_handle
+from rmqtx.readers.storage.remote_handles import (
+    BLOCK_BYTES,
+    KEPT_BYTES_MAX,
+    ROOM,
+    Handle,
+    Version,
+    add_handle,
+    handle_of,
+    known_handle,
+)
 from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error, is_broken_off
 from rmqtx.readers.storage.runs import REMOTE, REMOTE_PART_BYTES
 

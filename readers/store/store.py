@@ -44,9 +44,14 @@ from rmqtx.readers.storage.segments import (
     skipped_files,
     with_frames,
 )
-from rmqtx.readers.store.links import top_links_out
 from rmqtx.readers.store.paths import PATHS
-from rmqtx.readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
+from rmqtx.readers.store.store_roots import (
+    file_is_no_store,
+    is_root_without_log,
+    log_directories,
+    not_a_store,
+    top_links_out,
+)
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

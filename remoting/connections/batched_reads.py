@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rmqtx.readers.log.record_head import number_at
+from rmqtx.readers.log.record_layout import number_at
 from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Request, Value

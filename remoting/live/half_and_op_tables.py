@@ -19,7 +19,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
 from rmqtx.remoting.live.store_facts import rocksdb_range
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 #: The topics of both designs; the topic of transactions in RocksDB is read from the version that introduced it.
 _TOPICS = {

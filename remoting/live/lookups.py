@@ -44,8 +44,8 @@ from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.marked_copies import MarkedCopies
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import Traces
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.measures import MEASURES
 

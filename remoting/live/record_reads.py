@@ -41,7 +41,7 @@ from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.verdicts.ends.misdirected_decisions import names_of
+from rmqtx.verdicts.ends.doubtful_ends import names_of
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
 from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
@@ -214,7 +214,7 @@ def only_with(block: Block, ids: list[str]) -> Block:
 
 # Looking up single records of a broker: for decisions on other records, whose op messages may hide a half.
 #
-# The rule is in `rmqtx.verdicts.ends.misdirected_decisions`; docs/formats/end_transaction.md#repeats.
+# The rule is in `rmqtx.verdicts.ends.doubtful_ends`; docs/formats/end_transaction.md#repeats.
 
 
 class LiveRecords:

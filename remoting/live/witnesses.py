@@ -65,7 +65,7 @@ from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_records
 from rmqtx.verdicts.check.window import CheckWindow, begins_again
-from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
+from rmqtx.verdicts.ends.doubtful_ends import misdirected_decisions
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
 from rmqtx.verdicts.missing.missing_ranges import range_of_torn_discard_copy, range_of_unreadable_half
 from rmqtx.verdicts.model.witnesses import Witnesses

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import HEAD_BYTES, MAGIC_AT, head_of
-from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from rmqtx.readers.log.record_layout import HEAD_BYTES, MAGIC_AT, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, head_of
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools
 from rmqtx.readers.model.findings import Finding
 

@@ -31,9 +31,8 @@ from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.check_rules import is_expired
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
+from rmqtx.verdicts.model.verdict_words import Advice, State
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 

@@ -42,9 +42,9 @@ from rmqtx.repairs.acts.situation import (
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.check.state import first_read
 from rmqtx.verdicts.model.marked_copies import copies_in
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.verdict_words import State
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000

@@ -11,7 +11,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.verdict_words import NextEvent
 
 
 @dataclass(frozen=True, slots=True)

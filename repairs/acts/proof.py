@@ -8,8 +8,8 @@ from enum import Enum
 from rmqtx.repairs.acts.named_copies import fresh_offset_marks
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 
 #: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {

@@ -6,8 +6,8 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
+from rmqtx.verdicts.model.verdict_words import State
 
 #: Why a guard refuses, with the evidence, and what to do instead; None where it does not refuse.
 Found = tuple[str, str] | None

@@ -12,8 +12,8 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 from rmqtx.repairs.receipts.plan_file import RecordPlace
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)

@@ -23,8 +23,7 @@ from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
-from rmqtx.verdicts.model.next_event import NextEvent
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: Interval for reading the half queue's end: a copy is not put back again if it is closed early enough for its op to be

@@ -32,7 +32,6 @@ from rmqtx.readers.log.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from rmqtx.readers.log.record_head import number_at, parts_of, span_of
 from rmqtx.readers.log.record_layout import (
     COMPRESSED,
     MAGIC_V1,
@@ -40,7 +39,10 @@ from rmqtx.readers.log.record_layout import (
     NAME_END,
     RECORD,
     VALUE_END,
+    number_at,
+    parts_of,
     signed,
+    span_of,
 )
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.identities import is_of_grpc_client

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from rmqtx.readers.model.declared_json import shown
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.store.links import is_own_path
+from rmqtx.readers.store.store_roots import is_own_path
 
 #: Directories in which a broker loads every file: no temporary file may be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
 from rmqtx.readers.model.findings import as_text
-from rmqtx.readers.store.links import leads_out
+from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, Attributes, attributes_of
 

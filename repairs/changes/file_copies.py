@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
 from rmqtx.readers.model.findings import as_text
-from rmqtx.readers.store.links import leads_out
+from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import data_ranges, led_out
 from rmqtx.repairs.changes.file_operations import CHUNK_BYTES
 

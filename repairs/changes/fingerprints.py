@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.storage.places import is_uri
-from rmqtx.readers.store.links import leads_out
 from rmqtx.readers.store.store import OWN_PREFIX
+from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import Edit, FileImage, led_out
 from rmqtx.repairs.changes.file_operations import CHUNK_BYTES
 

@@ -13,7 +13,7 @@ from rmqtx.repairs.holds.open_halves import read_open_halves
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 #: A round begins up to this time after the interval, and needs some of it.
 _MARGIN_MS = 2_000

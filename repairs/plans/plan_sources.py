@@ -31,10 +31,9 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.audit.provenance import EngineFacts, Provenance, provenance, store_provenance
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import Advice, State
 
 
 @dataclass(frozen=True, slots=True)

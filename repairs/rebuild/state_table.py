@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
+from rmqtx.readers.log.prepared_records import NO_HASH, UNDECIDED, OldRecords
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import PREPARED, ROLLBACK
 from rmqtx.readers.model.columns import Bools, Int64s

@@ -8,7 +8,7 @@ from enum import StrEnum
 class ActKind(StrEnum):
     """What is done to a transaction, to the cursors of a store or to settings; the value is the text in receipts.
 
-    `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes the first six, which may be planned.
+    `rmqtx.verdicts.model.verdict_words.ADVICE` describes the first six, which may be planned.
     """
 
     COMMIT = "commit"

@@ -23,7 +23,7 @@ from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, neede
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.tables import column
 from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 PLAN_VERSION = 1
 #: In `made_from`: the authors of the plan, each as user@host.

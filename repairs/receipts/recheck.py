@@ -17,8 +17,8 @@ from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import SEND, SET_CURSOR, Receipt, Recheck, whoever
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.verdict_words import State
 
 _Kind = TypeVar("_Kind", Copy, OpMark, FinalRecord)
 Cursors = Mapping[str, int]

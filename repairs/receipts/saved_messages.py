@@ -17,8 +17,7 @@ import numpy as np
 
 from rmqtx.readers.log.commit_log import record_columns
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import number_at
-from rmqtx.readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN
+from rmqtx.readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN, number_at
 from rmqtx.readers.model.columns import SLACK_BYTES
 from rmqtx.readers.model.errors import FormatError, UnwritableFile
 from rmqtx.readers.model.units import time_text

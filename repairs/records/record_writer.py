@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from rmqtx.readers.log.compression import inflate
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
-from rmqtx.readers.log.record_head import number_at, parts_of
 from rmqtx.readers.log.record_layout import (
     AT,
     BLANK,
@@ -30,6 +29,8 @@ from rmqtx.readers.log.record_layout import (
     STORE_V6,
     TRANSACTION_MASK,
     VALUE_END,
+    number_at,
+    parts_of,
     signed,
 )
 from rmqtx.readers.model.errors import BadRequest, FormatError

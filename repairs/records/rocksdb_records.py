@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from rmqtx.readers.log.offset_marks import TRANS_OFFSET
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
-from rmqtx.readers.log.record_head import number_at
-from rmqtx.readers.log.record_layout import NAME_END, VALUE_END
+from rmqtx.readers.log.record_layout import NAME_END, VALUE_END, number_at
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.old_tables.beside_log import ROCKSDB

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rmqtx.readers.log.record_head import HEAD_BYTES, HEADER_BYTES_MAX, number_at
+from rmqtx.readers.log.record_layout import HEAD_BYTES, HEADER_BYTES_MAX, number_at
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.storage.open_file import OpenFile

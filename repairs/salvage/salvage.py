@@ -17,7 +17,7 @@ from pathlib import Path
 from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_segments
-from rmqtx.readers.log.record_head import HEAD_BYTES, number_at
+from rmqtx.readers.log.record_layout import HEAD_BYTES, number_at
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import BadRequest, NotAStore
 from rmqtx.readers.model.findings import Finding, as_text

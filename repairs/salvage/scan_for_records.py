@@ -17,16 +17,18 @@ import numpy as np
 
 from rmqtx.readers.log.header_rules import plausible_times
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_head import (
+from rmqtx.readers.log.record_layout import (
+    BLANK,
     BLANK_MAGIC,
+    FILLER_MARK,
     HEAD_BYTES,
     MAGIC_AT,
     MAGIC_START,
+    RECORD_BYTES_MIN,
     head_of,
     number_at,
     span_of,
 )
-from rmqtx.readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from rmqtx.readers.log.segment_scan import sound_length, walk
 from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools

@@ -13,8 +13,8 @@ from rmqtx.readers.model.identities import keys_of
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
 from rmqtx.repairs.receipts.plan_file import Plan
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 
 #: How long a lookup of other transactions with a key stays valid.
 _KEYS_SECONDS = 30.0

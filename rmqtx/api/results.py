@@ -18,7 +18,7 @@ from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.diagnosing import Diagnosis as Causes
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding

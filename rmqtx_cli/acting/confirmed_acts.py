@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
 from rmqtx.repairs.acts.course import Course
@@ -24,11 +25,11 @@ from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.sources.interrupting import stopping
-from rmqtx_cli.words import exit_status, progress, say
-from rmqtx_cli.words.durations import age_text, parse_duration_ms
+from rmqtx_cli.words import progress, say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, group_words, topic_words
+from rmqtx_cli.words.times import age_text, parse_duration_ms
 
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.medium import Medium

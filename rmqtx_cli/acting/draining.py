@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import exit_status
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.repairs.holds.after_a_round import discarded_words
 from rmqtx.repairs.holds.draining import Drain, DrainEnd, WaitingHalf
 from rmqtx_cli.pages.headlines import in_text
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 

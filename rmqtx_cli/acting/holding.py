@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
@@ -21,12 +22,11 @@ from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.headlines import in_text
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words import say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, size
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx.repairs.receipts.journal import Journal

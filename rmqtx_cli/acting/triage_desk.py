@@ -27,9 +27,9 @@ from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.pages.headlines import deadline_text
 from rmqtx_cli.sources.transaction_page import write_page
 from rmqtx_cli.words import say
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, of_group, size
+from rmqtx_cli.words.times import duration_text
 
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.situation import Situation

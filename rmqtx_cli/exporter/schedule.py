@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from rmqtx_cli.exporter.reading import END_SECONDS, Failed, ReadingProcess, Request
 from rmqtx_cli.monitoring.metrics import Samples
 from rmqtx_cli.monitoring.samples import added
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import duration_text
 
 #: A reading is overdue this long after the time at which it should have ended.
 _OVERDUE_SECONDS = 5.0

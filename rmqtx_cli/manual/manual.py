@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.commands import Command
 from rmqtx_cli.commands.by_name import GROUPS, declared, in_group
 from rmqtx_cli.main import app
@@ -24,7 +25,6 @@ from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheadi
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.options.help_page import argument, sections
 from rmqtx_cli.words.command_names import LINES, SECTIONS
-from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 NAME = "rmqtx"
 _ENVIRONMENT = {

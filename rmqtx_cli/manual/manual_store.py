@@ -12,10 +12,10 @@ from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.act_outcome import STANDINGS
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
+from rmqtx.verdicts.model.verdict_words import ADVICE, NONE_YET, STATES
 from rmqtx.verdicts.transactions.diff import CHANGES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structures
 

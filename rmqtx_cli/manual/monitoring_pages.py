@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rmqtx.readers.model.exit_status import CHECK_MEANINGS
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading
 from rmqtx_cli.monitoring.measure import REMEMBERED_AGE_MS, REMEMBERED_MAX
 from rmqtx_cli.monitoring.metrics import (
@@ -16,9 +17,8 @@ from rmqtx_cli.monitoring.metrics import (
     OF_STORES,
     Metric,
 )
-from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.exit_status import CHECK_MEANINGS
 from rmqtx_cli.words.text import grouped
+from rmqtx_cli.words.times import duration_text
 
 _BEGIN, _END = "<!-- metrics -->", "<!-- /metrics -->"
 _SECTIONS: dict[str, Sequence[Metric]] = {

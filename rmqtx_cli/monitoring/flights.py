@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx.repairs.canary.probe_steps import ProbeRun, ProbeStep

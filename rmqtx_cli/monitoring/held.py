@@ -9,8 +9,7 @@ from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.repairs.holds.listed_holds import is_over
 from rmqtx.repairs.holds.standing_holds import REJECT, Hold, looks_drained, looks_held, standing_holds
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx.remoting.live.store_facts import LiveStore

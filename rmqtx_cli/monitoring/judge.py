@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Memory, Numbers, StoreNumbers, ends_gone
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.pages.headlines import IF_STARTED, in_text
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import duration_text
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 NAMES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")

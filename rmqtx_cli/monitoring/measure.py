@@ -16,8 +16,8 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, Place, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NotRequired, TypedDict
 
 from rmqtx.verdicts.check.state import half_lag
-from rmqtx.verdicts.model.strength import LOST_ON_THE_WAY, Strength
+from rmqtx.verdicts.model.verdict_words import LOST_ON_THE_WAY, Strength
 
 
 class Place(TypedDict):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import State, Strength
 from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.monitoring.samples import store_samples
 from rmqtx_cli.pages.causes import STRENGTH_WORDS
 from rmqtx_cli.pages.headlines import IF_STARTED
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 
 def nagios_line(status: int, text: str, performance: str = "") -> str:

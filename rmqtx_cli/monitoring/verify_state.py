@@ -15,9 +15,9 @@ from rmqtx.readers.storage.places import identity_of
 from rmqtx.repairs.receipts.journal import state_directory
 from rmqtx.verdicts.verify.time_budget import verify_within
 from rmqtx_cli.output.streams import written_whole
-from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import duration_text, parse_duration_ms
 
 if TYPE_CHECKING:
     from rmqtx.readers.jobs.workers import Progress

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import KINDS
+from rmqtx.verdicts.model.verdict_words import ADVICE, STATES
 from rmqtx_cli.words.near import did_you_mean
 
 
@@ -17,11 +18,11 @@ def value_lists() -> dict[str, tuple[str, ...]]:
     """Return the lists by the name in the metadata `words` of a column; metadata `values` contains a list itself."""
     # The rules of all causes: most command lines have no condition.
     from rmqtx.verdicts.causes import register, strengths
-    from rmqtx.verdicts.transactions import flags, reason_codes, states_and_advice
+    from rmqtx.verdicts.transactions import flags, reason_codes
 
     return {
-        "states": tuple(states_and_advice.STATES), "flags": tuple(flags.FLAGS),
-        "advice": tuple(states_and_advice.ADVICE), "reasons": tuple(reason_codes.REASONS), "findings": tuple(KINDS),
+        "states": tuple(STATES), "flags": tuple(flags.FLAGS),
+        "advice": tuple(ADVICE), "reasons": tuple(reason_codes.REASONS), "findings": tuple(KINDS),
         "causes": tuple(register.CAUSES), "causes_found": tuple(strengths.cause_words()),
     }
 

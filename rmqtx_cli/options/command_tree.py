@@ -16,6 +16,7 @@ from typing import Any, ClassVar, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx_cli.options.configuration import (
     configuration,
@@ -25,7 +26,7 @@ from rmqtx_cli.options.configuration import (
 from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.options.nearby_store import is_typed
 from rmqtx_cli.options.next_commands import CURRENT, OWN_FORMAT
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 
 #: Settings of each command, not only of `rmqtx`: a command that is built by itself keeps the help option it has then.
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

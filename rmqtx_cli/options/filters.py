@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.closed_values import check_pattern, check_value
 from rmqtx_cli.options.columns import Heads, Path, resolve
-from rmqtx_cli.words.durations import parse_duration_ms
-from rmqtx_cli.words.times import parse_time_ms
+from rmqtx_cli.words.times import parse_duration_ms, parse_time_ms
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<operator>==|!=|<=|>=|!~|=|<|>|~)"""

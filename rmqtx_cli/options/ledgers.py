@@ -23,7 +23,7 @@ from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms
 from rmqtx.verdicts.ledger.matching import SEPARATOR, Match, Term, named_pattern
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.options.filters import Filter, parse_filter, tokens
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.words.near import did_you_mean

@@ -11,8 +11,8 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import own_name_servers
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import stored_text
+from rmqtx_cli.words.times import parse_duration_ms
 
 NameServersOption = Annotated[
     str | None,

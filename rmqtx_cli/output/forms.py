@@ -9,7 +9,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from rmqtx.readers.model.timestamps import timestamp_schema, with_timestamps
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.output.delimited import CsvPort

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import NoteKind, Reading
 from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
@@ -22,7 +23,7 @@ from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, 
 from rmqtx_cli.output.ordering import SortOrder, ordered, parse_orders
 from rmqtx_cli.output.port import chosen_format, open_port, other_suffix
 from rmqtx_cli.output.views import View, plain_view
-from rmqtx_cli.words import exit_status, progress
+from rmqtx_cli.words import progress
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.timestamps import timestamp_schema, with_timestamps
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx_cli.options.next_commands import own_format
 from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.options.output_places import OutputFolder

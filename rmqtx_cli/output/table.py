@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from tabulate import tabulate
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.output.fitting import Fitted, fitted
 from rmqtx_cli.output.streams import is_on_terminal, pieces
 from rmqtx_cli.output.views import Column, Row, View

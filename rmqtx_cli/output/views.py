@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmqtx.readers.model.moments import is_time
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.causes.groups import group_causes
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import Strength
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn

@@ -14,18 +14,16 @@ from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State, advice_sentence
 from rmqtx.verdicts.transactions.flags import FLAGS
-from rmqtx.verdicts.transactions.states_and_advice import advice_sentence
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.headlines import deadline_text, next_text
-from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.of_old_stores import flag_text, has_only_prepared
 from rmqtx_cli.words.text import escaped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import age_text, duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.audit.logged_events import Event

@@ -12,6 +12,7 @@ from types import ModuleType
 from rmqtx.readers.cursors import rocksdb_cursors
 from rmqtx.readers.index import index
 from rmqtx.readers.log import dledger, record_layout
+from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.tables import (
@@ -53,12 +54,12 @@ from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.export.export import EXPORTED
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
+from rmqtx.verdicts.model.verdict_words import ADVICE, NONE_YET, STATES
 from rmqtx.verdicts.proofs.proving import PROVED
 from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.columns_table import COLUMNS
@@ -66,7 +67,6 @@ from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
-from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (

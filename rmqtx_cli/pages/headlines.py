@@ -10,14 +10,12 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.check.check_stops import remedies
-from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS, REFUSED, SLAVE, Prediction
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped, group_words, of_group
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

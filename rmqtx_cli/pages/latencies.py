@@ -13,7 +13,7 @@ from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.audit.histograms import Histograms
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.output.views import Column, Row, plain
-from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.times import duration_text
 
 _ERROR = "exact below 256 ms, else to 0.4 %"
 #: Name of a quantile → its share in hundredths, and its sentence.

@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.moments import HOUR_MS
-from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS, Prediction
-from rmqtx.verdicts.model.replicas import are_in_several_stores
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
+from rmqtx.verdicts.model.witnesses import are_in_several_stores
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 #: A discard that comes within this time is harm that can still be prevented.
 SOON_MS = HOUR_MS

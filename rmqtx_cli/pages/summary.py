@@ -22,19 +22,18 @@ from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
-from rmqtx.verdicts.model.replicas import are_in_several_stores, distinct_counts
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, STATES, State
+from rmqtx.verdicts.model.witnesses import are_in_several_stores, distinct_counts
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.measures import MEASURES
-from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.headlines import answer_lines, passed_lines, refused_lines
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, Harms
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.of_old_stores import copies_text, flag_text, have_only_prepared
 from rmqtx_cli.words.text import count, grouped, size
+from rmqtx_cli.words.times import duration_text
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import STATES, Strength
 from rmqtx.verdicts.transactions.flags import FLAGS
-from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.report.document import Commands, Drawing, Head, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import timeline_drawing

@@ -12,9 +12,8 @@ from rmqtx_cli.report.document import Drawing, Lane, Mark
 from rmqtx_cli.report.event_counts import EVENTS, EventCounts
 from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
 from rmqtx_cli.report.time_steps import TimeSteps
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import grouped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.check_queues import CheckQueue

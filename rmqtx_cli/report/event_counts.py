@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Int64s, int64s
-from rmqtx.verdicts.model.replicas import are_replicas
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.witnesses import are_replicas
 from rmqtx_cli.report.copies import put_back
 from rmqtx_cli.report.time_steps import TimeSteps
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.verdicts.causes.cause import STRENGTHS
+from rmqtx.verdicts.model.verdict_words import ADVICE, STATES
 from rmqtx.verdicts.transactions.flags import FLAGS
-from rmqtx.verdicts.transactions.states_and_advice import ADVICE, STATES
 from rmqtx_cli.pages.glossary import TERMS
 from rmqtx_cli.report.document import Drawing, Facts, Head, Items, Lane, Paragraph, Part, Section, Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import Strength
 from rmqtx_cli.pages.causes import counts_lines
 from rmqtx_cli.pages.headlines import check_sentence, next_lines, passed_sentences, refused_sentences
 

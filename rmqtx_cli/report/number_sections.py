@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import STATES, State
 from rmqtx.verdicts.transactions.flags import FLAGS
-from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import ages_drawing, latency_lane, latency_scale, share_lane, timeline_drawing
 from rmqtx_cli.report.pending_ages import CLASSES
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.of_old_stores import flag_text, have_only_prepared
 from rmqtx_cli.words.text import grouped
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered

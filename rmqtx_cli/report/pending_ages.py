@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Int64s, int64s
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
 #: The lower bound of each class of ages, and its name.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.verdicts.model.state import State
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import State, Strength
 from rmqtx_cli.pages.causes import STRENGTH_WORDS, amount_text, cause_line, cause_parts, counts_lines, example_text
 from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import copies_drawing
 from rmqtx_cli.report.matter import sentence
-from rmqtx_cli.words.durations import age_text, duration_text
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import age_text, duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Facts as SourceFacts

@@ -18,7 +18,7 @@ from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.log_evidence import LogEvidence, LogGathering
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import Strength
 from rmqtx_cli.options.source_options import LogOptions
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice

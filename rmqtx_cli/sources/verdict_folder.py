@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.tables import findings_table
 from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written, verdict_folder
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.engine_run import engine_run

@@ -10,12 +10,12 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.numbers import PENDING
 from rmqtx_cli.watching.model import Change, GroupRow, Model, first_discarded
 from rmqtx_cli.watching.snapshot import Pending, Snapshot
-from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, cut, escaped, grouped, width, wrapped
+from rmqtx_cli.words.times import duration_text
 
 _CHANGE_STYLES: dict[str, str] = {
     State.LOST: "bold red", State.DISCARDED: "red", State.COMMITTED: "green", State.ROLLED_BACK: "green",

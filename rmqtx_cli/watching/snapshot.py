@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.measure import measured_rows
 from rmqtx_cli.sources.transaction_page import write_page
 from rmqtx_cli.words.text import escaped

@@ -12,7 +12,7 @@ from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from rmqtx.readers.model.timestamps import with_timestamps
+from rmqtx.readers.model.moments import with_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.log.commit_log import record_columns
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN
-from rmqtx.readers.log.log_end import live_blocks, settled
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.splits import Split, SplitPlan, live_blocks, settled
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.traces.trace_scan import traces_of
+from rmqtx.readers.traces.trace_lines import traces_of
 from rmqtx.spark_tasks.session.tasks import use_accelerator
 from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions
 from rmqtx.spark_tasks.source.read_options import ReadOptions

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from rmqtx.readers.log.splits import SPLIT_BYTES
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import timestamp_schema
 from rmqtx.readers.model.tables import ALL_TABLES, VERDICT_CHANGES
-from rmqtx.readers.model.timestamps import timestamp_schema
 from rmqtx.readers.model.units import parse_size_bytes, parse_time_ms
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.places import identity_of

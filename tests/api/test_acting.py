@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import rmqtx
-from rmqtx_cli.words import exit_status
+from rmqtx.readers.model import exit_status
 from tests.cli.conftest import Run
 from tests.forge.stores import contents, copy_of
 

@@ -21,9 +21,8 @@ import pytest
 
 import rmqtx
 from rmqtx.api import rows
-from rmqtx.readers.model import tables
+from rmqtx.readers.model import exit_status, tables
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 from tests.forge.damage import zero_bytes
 from tests.forge.stores import copy_of, unpacked

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.store.store import BEGUN_MARK, OWN_PREFIX, open_store
 from rmqtx.repairs.acts.log_tail import log_end
-from rmqtx_cli.words import exit_status
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
 from tests.brokers.watching import CALM, Seen, booted, finding_codes

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.model.exit_status import (
+    DONE,
+    NO_SUCH_TRANSACTION,
+    REFUSED_BY_GUARD,
+    SOME_REFUSED,
+    STORE_IN_USE,
+    USAGE,
+)
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT
 from rmqtx.readers.store.store import OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx_cli.words.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GUARD, SOME_REFUSED, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.damage import queue_files, write_bytes

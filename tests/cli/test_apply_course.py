@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
@@ -21,7 +22,6 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.receipts import Receipt, whoever
 from rmqtx_cli.commands.settling import apply
-from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
 from tests.cli.program import WARM

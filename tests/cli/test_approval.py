@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, REFUSED_BY_GUARD, UNREADABLE
 from rmqtx.repairs.plans.approval import people
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import whoever
-from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, REFUSED_BY_GUARD, UNREADABLE
 from tests.cli.conftest import Run
 from tests.cli.test_apply_course import acts_at, interrupt, medium, plan  # noqa: F401 -- fixtures
 from tests.repairs.forge import FakeMedium

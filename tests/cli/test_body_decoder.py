@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, USAGE
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
-from rmqtx_cli.words.exit_status import DONE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.remoting.fake import FakeServer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
+from rmqtx.readers.model.exit_status import DONE, INCOMPLETE
 from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
 from tests.cli.program import WARM

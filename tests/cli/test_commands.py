@@ -15,16 +15,15 @@ import pytest
 import typer
 
 import rmqtx_cli.commands.declared
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import open_store
 from rmqtx_cli import commands
 from rmqtx_cli.commands import Command
 from rmqtx_cli.commands.by_name import GROUPS, declared, in_group
 from rmqtx_cli.main import app
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.command_names import LINES, SECTIONS
-from rmqtx_cli.words.durations import duration_text, parse_duration_ms
-from rmqtx_cli.words.times import parse_moment_ms, parse_time_ms, time_text
+from rmqtx_cli.words.times import duration_text, parse_duration_ms, parse_moment_ms, parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 

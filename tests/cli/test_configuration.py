@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, UNREACHABLE, UNREADABLE, USAGE
 from rmqtx_cli.options.configuration import KEYS, configuration
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.sources.live_brokers import name_server_addresses
-from rmqtx_cli.words.exit_status import DONE, UNREACHABLE, UNREADABLE, USAGE
 from tests.cli.conftest import Run
 
 Write = Callable[[str], Path]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx_cli.words import exit_status
+from rmqtx.readers.model import exit_status
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of

@@ -13,11 +13,11 @@ import pytest
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.model.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from rmqtx.readers.store.fastjson import parse
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.repairs.cursors.cursors import Effects, Move, change_set
 from rmqtx_cli.commands.repairing.cursor import _is_refused
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import contents, copy_of

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx_cli.doctor import here
-from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"

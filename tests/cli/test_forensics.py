@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, FINDINGS, INCOMPLETE
 from rmqtx.repairs.receipts.plan_file import read_plan
-from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests import ledgers
 from tests.cli import transcripts
 from tests.cli.conftest import Run

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES
-from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
 from tests.brokers import corpus
 from tests.cli.conftest import Run

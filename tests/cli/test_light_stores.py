@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE, FINDINGS
+from rmqtx.readers.model.exit_status import DONE, FINDINGS
 from tests.cli.conftest import Run
 
 Unpack = Callable[[str], Path]

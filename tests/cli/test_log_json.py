@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx_cli.commands.by_name import GROUPS, in_group
 from rmqtx_cli.main import ended, status_of
-from rmqtx_cli.words import exit_status, log_json
+from rmqtx_cli.words import log_json
 from rmqtx_cli.words.command_names import LINES
 from tests.cli.program import WARM
 from tests.forge.stores import copy_of, unpacked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
+from rmqtx.readers.model.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 from tests.forge.stores import copy_of

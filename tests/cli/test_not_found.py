@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.exit_status import INCOMPLETE, NO_SUCH_TRANSACTION, UNREADABLE
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx_cli.words.exit_status import INCOMPLETE, NO_SUCH_TRANSACTION, UNREADABLE
 from tests.cli.conftest import Run
 from tests.forge.comparing import cited
 from tests.forge.damage import log_files, zero_bytes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, INCOMPLETE, USAGE
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, USAGE
 from tests.cli.conftest import Run
 from tests.cli.program import WARM
 from tests.cli.terminal import on_terminal

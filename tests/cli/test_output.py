@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqtx.readers.model.exit_status import DONE
 from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.output.jsontext import json_rows, json_texts
 from rmqtx_cli.output.port import open_port
 from rmqtx_cli.output.views import plain_view
-from rmqtx_cli.words.exit_status import DONE
 from rmqtx_cli.words.text import cut, escaped, fully_escaped, width
 from tests.cli.conftest import Run
 

@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.store.store import HALF_TOPIC
-from rmqtx.repairs.plans.apply_plan import missing_stores
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.plan_file import StepWitness, read_plan
-from rmqtx.repairs.receipts.plan_rows import witnesses_of
-from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.words.exit_status import (
+from rmqtx.readers.model.exit_status import (
     DONE,
     FINDINGS,
     NO_SUCH_TRANSACTION,
@@ -28,6 +19,15 @@ from rmqtx_cli.words.exit_status import (
     UNREADABLE,
     USAGE,
 )
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.repairs.plans.apply_plan import missing_stores
+from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import StepWitness, read_plan
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.model.transaction import Transaction
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge import damage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtx_cli.words.exit_status import USAGE
+from rmqtx.readers.model.exit_status import USAGE
 from tests.cli.conftest import Run
 
 LIVE = ("-n", "127.0.0.1:1")

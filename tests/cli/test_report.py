@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from rmqtx.readers.model.exit_status import DONE, INCOMPLETE
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.report.number_sections import GROUPS_MAX
-from rmqtx_cli.words.durations import parse_duration_ms
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.times import parse_duration_ms
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.report_pages import Page, read_page

@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 import rmqtx_cli.commands
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
-from rmqtx.verdicts.transactions.states_and_advice import STATES
+from rmqtx.verdicts.model.verdict_words import STATES
 from rmqtx_cli.commands import offers
 from rmqtx_cli.commands.declared.data import SchemaFormat
 from rmqtx_cli.commands.reading.schema import columns_of, odcs_text, unit_of
 from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.command_names import LINES
 from tests.cli.conftest import Run
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.log.record_layout import AT, PREPARED
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.times import parse_time_ms, time_text
 from tests.brokers import corpus
 from tests.cli.conftest import Run

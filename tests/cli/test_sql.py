@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import rmqtx as library
+from rmqtx.readers.model.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from rmqtx_cli.commands.reading import sql
-from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests.cli.conftest import Run
 from tests.forge.damage import zero_bytes
 from tests.forge.stores import contents, copy_of, unpacked

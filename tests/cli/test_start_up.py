@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words import exit_status
+from rmqtx.readers.model import exit_status
 
 HEAVY = {"pyarrow", "numpy", "pyspark", "pandas", "numba", "rich", "pydantic", "multiprocessing"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words import exit_status
+from rmqtx.readers.model import exit_status
 from tests.cli.conftest import Run
 from tests.repairs.broker_lock import locked_by_a_broker
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, INCOMPLETE
 from rmqtx.readers.store.store import OP_TOPIC
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from tests.brokers.corpus import all_names
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files

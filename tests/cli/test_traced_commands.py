@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from rmqtx.readers.model.exit_status import USAGE
 from rmqtx.readers.store.store import TRACE_TOPIC
-from rmqtx_cli.words.exit_status import USAGE
 from tests.cli.conftest import Run
 from tests.field import field_stores, right
 from tests.forge import damage

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.model.errors import BadRequest, BadText
+from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx.repairs.plans.triage import AnswersFile, GivenAnswer, Triage, draft_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.plan_file import read_plan
-from rmqtx_cli.words.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.program import WARM

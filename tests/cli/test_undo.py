@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.execution import execute
-from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 from tests.cli.test_read_only import fingerprint
 from tests.repairs.broker_lock import locked_by_a_broker

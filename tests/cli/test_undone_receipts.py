@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD
+from rmqtx.readers.model.exit_status import DONE, REFUSED_BY_GUARD
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE
+from rmqtx.readers.model.exit_status import DONE
 from tests.cli.conftest import Run
 
 

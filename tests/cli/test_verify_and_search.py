@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rmqtx.readers.model.exit_status import USAGE
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.commands.reading.search import unread_batches
-from rmqtx_cli.words.exit_status import USAGE
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.logs import Forge

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rmqtx.readers.model import exit_status
 from rmqtx_cli import main
-from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.forge.stores import copy_of
 from tests.fuzz.rounds import TookTooLong, alarm

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from rmqtx.readers.broker_logs.log_lines import reading_of
 from rmqtx.readers.log.kernels import use_accelerator
-from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.op_messages import parse_op_bodies
 from rmqtx.readers.log.properties import KNOWN, PropertyAreas, PropertyViews
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.errors import RmqtxError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.op_messages import parse_op_bodies
 from tests.guided import corpora
 from tests.guided.targets import TARGETS
 

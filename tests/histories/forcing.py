@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx_cli.words import exit_status
 from tests.conftest import MOMENT
 from tests.fuzz.asking import ask
 from tests.histories import living

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx_cli.main import status_of
-from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.repairs.crash_states import snapshot
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx.repairs.changes.undo_files import APPLIED, read_undo_file
-from rmqtx_cli.words import exit_status
 from tests.kills.acts import UNDO_FILE, Case, Workplace, candidates
 
 #: When the process is killed: at a random time; at a random time after the first change of a file; at a system call

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.verdicts.model.verdict_words import ADVICE, STATES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-from rmqtx.verdicts.transactions.states_and_advice import ADVICE, STATES
 from rmqtx_cli.manual.manual import pages
 from rmqtx_cli.manual.roff import escape
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES
-from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 

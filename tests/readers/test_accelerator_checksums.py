@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rmqtx.readers.model.columns import crcs
 
 checksums = pytest.importorskip(
-    "rmqtx.readers.log.accelerator.checksums", reason="numba (extra `fast`) is not installed"
+    "rmqtx.readers.log.accelerator.loops", reason="numba (extra `fast`) is not installed"
 )
 
 

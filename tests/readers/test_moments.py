@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from rmqtx.readers.model.moments import TIME_END_MS, is_time
-from rmqtx.readers.model.timestamps import timestamp_schema, with_timestamps
+from rmqtx.readers.model.moments import TIME_END_MS, is_time, timestamp_schema, with_timestamps
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.pages.glossary import RESULT_TABLES
 from tests.forge.stores import opened, settings_of

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqtx.readers.log.corrected_records import corrected_op_numbers
-from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.op_messages import parse_op_bodies
 
 numbers = st.integers(0, 10**18 - 1)
 lists = st.lists(numbers, max_size=6).map(lambda found: "".join(f"{number}," for number in found).encode())

@@ -6,8 +6,18 @@ import pytest
 
 from rmqtx.readers.log.dledger import ENTRY_HEADER
 from rmqtx.readers.log.record_at import block_of_one
-from rmqtx.readers.log.record_head import head_of, number_at, parts_of
-from rmqtx.readers.log.record_layout import BORN_V6, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6, signed
+from rmqtx.readers.log.record_layout import (
+    BORN_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RECORD_BYTES_MIN,
+    STORE_V6,
+    head_of,
+    number_at,
+    parts_of,
+    signed,
+)
 from rmqtx.readers.storage import segments
 from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of
 

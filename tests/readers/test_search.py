@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.jobs.job_runner import run_job
-from rmqtx.readers.jobs.search import Search
-from rmqtx.readers.jobs.search_conditions import SearchConditions, rows_with
+from rmqtx.readers.jobs.search import Search, SearchConditions, rows_with
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import plan_splits

@@ -12,7 +12,7 @@ import pytest
 
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_segments
-from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.prepared_records import UNDECIDED, OldRecords
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.findings import KINDS

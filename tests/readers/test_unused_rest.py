@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from rmqtx.readers.jobs.read_bytes import shown_to
+from rmqtx.readers.jobs.job_runner import shown_to
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.storage.open_file import OpenFile

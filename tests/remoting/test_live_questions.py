@@ -30,8 +30,8 @@ from rmqtx.repairs.acts.check_ahead import check_of_broker
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.check.check_rules import check_rules
-from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.verdict_words import NextEvent
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of

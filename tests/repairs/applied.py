@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from rmqtx.readers.model import exit_status
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
-from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.forge.stores import copy_of
 from tests.repairs.crash_states import Operation, Recorder, State, snapshot

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.store.store import BEGUN_MARK, open_store
-from rmqtx_cli.words import exit_status
 from tests.repairs.applied import ACTIONS, Scene, Story
 from tests.repairs.crash_states import State
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.store.store import BEGUN_MARK, OWN_PREFIX
-from rmqtx_cli.words import exit_status
 from tests.repairs.applied import Scene, Told
 from tests.repairs.crash_states import Recorder, State
 from tests.repairs.test_apply_crashes import memory_directory, require_all_done_once

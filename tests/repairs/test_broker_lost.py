@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.repairs.acts import carry_out as path
 from rmqtx.repairs.acts import wait_for_effect
@@ -17,7 +18,6 @@ from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipt_status import status_of
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from tests.repairs.forge import FakeMedium, final, mark, row
 
 NAMES = ("T1", "T2", "T3", "T4")

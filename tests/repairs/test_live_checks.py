@@ -22,7 +22,7 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
-from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.verdict_words import NextEvent
 from tests.histories.damages import DAMAGES
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served

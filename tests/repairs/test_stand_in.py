@@ -25,8 +25,8 @@ from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
 from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
 from rmqtx.verdicts.ledger.join import reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.options.ledgers import LedgerQuery
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row, transaction
 

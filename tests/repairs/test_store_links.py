@@ -11,8 +11,8 @@ import pytest
 
 from rmqtx.readers.model.errors import UnsafeStore
 from rmqtx.readers.storage.segments import Segment
-from rmqtx.readers.store.links import is_own_directory, is_own_path, leads_out
 from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.store.store_roots import is_own_directory, is_own_path, leads_out
 from rmqtx.repairs.bundles.bundle import BundleSource, make_bundle
 from rmqtx.repairs.changes.clones import cloned
 from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild

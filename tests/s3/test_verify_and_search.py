@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.jobs.job_runner import ScanJob, run_job
-from rmqtx.readers.jobs.search import Search
-from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.jobs.search import Search, SearchConditions
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.verify.verify import FULL, Verify

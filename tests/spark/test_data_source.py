@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rmqtx.readers.log import log_end
+from rmqtx.readers.log import splits
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
 from rmqtx.readers.model.tables import ALL_TABLES
@@ -34,7 +34,7 @@ from rmqtx.readers.storage import segments
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
-from rmqtx.readers.traces.trace_scan import scan_traces
+from rmqtx.readers.traces.trace_lines import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema, spark_schema
 from rmqtx.spark_tasks.source.read_options import OPTIONS, parse_options
@@ -175,14 +175,14 @@ def test_records_behind_the_end_of_the_data_never_come_back(
     reader, _, _ = reader_of(table="records", path=root, split_size=str(split_bytes))
     alone: list[int] = []
     for partition in reversed(reader.partitions()):
-        log_end._looked.clear()
+        splits._looked.clear()
         alone += [offset for batch in reader.read(partition) for offset in batch["commit_log_offset"].to_pylist()]
     assert sorted(alone) == offsets
 
 
 def test_without_looking_back_they_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, offsets = with_stale_tail(tmp_path, is_rolled=False)
-    monkeypatch.setattr(log_end, "is_behind_end", lambda split, first_position: False)
+    monkeypatch.setattr(splits, "is_behind_end", lambda split, first_position: False)
     found, _ = through_the_source(table="records", path=root, split_size="999")
     assert found.num_rows > len(offsets)
 

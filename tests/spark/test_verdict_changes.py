@@ -21,8 +21,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions
 
 from rmqtx.readers.model.errors import FileChanged
+from rmqtx.readers.model.moments import timestamp_schema
 from rmqtx.readers.model.tables import VERDICT_CHANGES
-from rmqtx.readers.model.timestamps import timestamp_schema
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.audit.local_audit import audit

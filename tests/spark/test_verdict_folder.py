@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmqtx import spark as api
-from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.jobs.search import SearchConditions
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import open_store

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rmqtx.readers.jobs.job_runner import ScanJob, run_job
-from rmqtx.readers.jobs.search import Search
-from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.jobs.search import Search, SearchConditions
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import RECORDS

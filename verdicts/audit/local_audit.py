@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.jobs.read_bytes import shown_to
+from rmqtx.readers.jobs.job_runner import shown_to
 from rmqtx.readers.jobs.spool import Spool
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
 from rmqtx.readers.log.commit_log import log_bytes

@@ -28,7 +28,7 @@ from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.evidence.same_log import blocks_of, common_range, is_copy, store_host
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 _COMPARED_BYTES = 8 << 20
 #: How far before a different byte the begin of its record is searched for.

@@ -40,9 +40,8 @@ from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, 
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of, future_findings
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
-from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
 from rmqtx.verdicts.startup.rules import possible_rules

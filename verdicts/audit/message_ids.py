@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from rmqtx.readers.log.record_at import block_at
-from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, number_at, place_of
+from rmqtx.readers.log.record_layout import HEADER_BYTES_MAX, number_at, place_of
 from rmqtx.readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import NAMES_ADVICE, OFFSET_DIGITS, offset_of

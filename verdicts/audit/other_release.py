@@ -12,7 +12,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource
-from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.verdict_words import NextEvent
 
 #: What a release that does not read the design of a transaction does with it.
 UNSEEN = "never seen"

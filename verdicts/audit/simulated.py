@@ -20,14 +20,20 @@ from rmqtx.verdicts.evidence.store_facts import future_findings
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX
 from rmqtx.verdicts.simulation.simulation import SimulatedCheck
-from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
 from rmqtx.verdicts.simulation.simulation_setup import (
     SimulatedConfiguration,
     has_half_queue,
     simulated_checks,
     with_cursors,
 )
-from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx.verdicts.simulation.simulation_tables import (
+    SIMULATED_CHECKS,
+    SIMULATED_ROUNDS,
+    SIMULATED_TRANSACTIONS,
+    check_rows,
+    round_rows,
+    transaction_rows,
+)
 
 #: Rounds of the check without a number of them.
 ROUNDS = 3

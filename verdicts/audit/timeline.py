@@ -22,8 +22,8 @@ from rmqtx.verdicts.audit.logged_events import Event, traced_events
 from rmqtx.verdicts.check.check_rules import age_may_equal, is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies
-from rmqtx.verdicts.model.replicas import originals
 from rmqtx.verdicts.model.trace_evidence import Traces, trace_evidence
+from rmqtx.verdicts.model.witnesses import originals
 
 TIMELINE = pa.schema(
     [

@@ -13,7 +13,7 @@ from rmqtx.readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version,
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.model.group_habits import Members
 from rmqtx.verdicts.model.store_evidence import FILES, StoreEvidence
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import Strength
 
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _FLUSHES = ("ASYNC_FLUSH", "SYNC_FLUSH")

@@ -17,8 +17,8 @@ from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import last_met_no_producer, open_without_logs
 from rmqtx.verdicts.causes.traces import answered_every_check, traced
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, WIRE
+from rmqtx.verdicts.model.verdict_words import State
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

@@ -19,10 +19,8 @@ from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import Applied, applied, applied_to_each
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
-from rmqtx.verdicts.model.strength import Strength
-from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS
+from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, State, Strength
 
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),

@@ -16,9 +16,9 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.traces.trace_lines import TraceKind
-from rmqtx.verdicts.model.replicas import distinct_counts
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.witnesses import distinct_counts
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (

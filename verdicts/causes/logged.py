@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.verdicts.causes.evidence import Evidence, Records
 from rmqtx.verdicts.model.log_evidence import LogEvidence
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5

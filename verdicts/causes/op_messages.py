@@ -16,8 +16,8 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import ops_failed
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
+from rmqtx.verdicts.model.verdict_words import State
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

@@ -18,8 +18,8 @@ from rmqtx.verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.clients import without_producer
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.traces import DECIDED, said_any
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, TRACE, WIRE
+from rmqtx.verdicts.model.verdict_words import State
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
 _GAP_MS_MIN = 1_000

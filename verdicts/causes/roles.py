@@ -17,8 +17,8 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, need, releases_text
 from rmqtx.verdicts.causes.checks import checks_begin_again
 from rmqtx.verdicts.causes.evidence import Evidence, Records
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
+from rmqtx.verdicts.model.verdict_words import State
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"

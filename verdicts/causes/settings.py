@@ -8,8 +8,8 @@ from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Ch
 from rmqtx.verdicts.causes.cause import Cause, Support, all_hold, fits, need
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import transactions_named
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
+from rmqtx.verdicts.model.verdict_words import State
 
 _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
          need("brokerRole", "ASYNC_MASTER", "SYNC_MASTER"))

@@ -19,8 +19,8 @@ from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import undecided
 from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
+from rmqtx.verdicts.model.verdict_words import State
 
 #: In the id of a Java client: address, process and class loader, in hexadecimal; with an IPv6 address it is longer.
 _PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44

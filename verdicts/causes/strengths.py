@@ -16,7 +16,7 @@ from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.model.store_evidence import TRACE, StoreEvidence
-from rmqtx.verdicts.model.strength import Strength
+from rmqtx.verdicts.model.verdict_words import Strength
 
 #: What follows the word of a cause in the column `causes`, by its strength.
 _MARKS = {Strength.EXPLAINS: "", Strength.COULD_EXPLAIN: "?"}

@@ -12,9 +12,8 @@ from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import asked, undecided
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import TRACE
-from rmqtx.verdicts.model.strength import LOST_ON_THE_WAY
+from rmqtx.verdicts.model.verdict_words import LOST_ON_THE_WAY, State
 
 #: What decides a transaction.
 DECIDED = (Decision.COMMIT, Decision.ROLLBACK)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
-from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.op_messages import parse_op_bodies
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from rmqtx.readers.finding_kinds.kind import Severity
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding

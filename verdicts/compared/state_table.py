@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
+from rmqtx.readers.log.prepared_records import NO_HASH, UNDECIDED, OldRecords
 from rmqtx.readers.log.record_layout import COMMIT, PREPARED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding, one_by_one

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import rows_where
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.next_event import NextEvent
 from rmqtx.verdicts.model.predicted import (
     CUT_OFF,
     NEVER_ASKED,
@@ -24,8 +22,8 @@ from rmqtx.verdicts.model.predicted import (
     Prediction,
     Why,
 )
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
+from rmqtx.verdicts.model.verdict_words import Advice, NextEvent, State
 
 #: The flag of transactions that the check never reaches (`transactions/flags.py`).
 NEVER_ASKED_FLAG = "never_asked"

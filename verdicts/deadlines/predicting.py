@@ -391,7 +391,7 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards, s
 def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     """Predict by playing the check step by step."""
     from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
-    from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
+    from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 
     if not isinstance(simulated, Simulated):
         if len(simulated.records) > PLAYED_HALVES_MAX:

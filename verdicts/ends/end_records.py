@@ -42,7 +42,7 @@ from rmqtx.readers.old_tables.state_table import StateSlots, state_slots
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
-from rmqtx.verdicts.ends.misdirected_decisions import can_be_decided, misdirected_decision
+from rmqtx.verdicts.ends.doubtful_ends import can_be_decided, misdirected_decision
 from rmqtx.verdicts.ends.named_halves import identified_rows
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 

@@ -38,7 +38,7 @@ from rmqtx.readers.store.store import (
     SCHEDULE_TOPIC,
     WAITING_TOPICS,
 )
-from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions, names_of
+from rmqtx.verdicts.ends.doubtful_ends import misdirected_decisions, names_of
 from rmqtx.verdicts.evidence.derived_trust import (
     Untrusted,
     require_agreement,

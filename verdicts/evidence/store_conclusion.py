@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.log.commit_log import span_findings
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.segment_scan import merged_spans
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
 from rmqtx.readers.model.columns import Int64s

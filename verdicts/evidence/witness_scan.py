@@ -20,7 +20,7 @@ from rmqtx.readers.log.header_doubts import header_findings
 from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, break_any_rule, broken_rules
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.op_messages import marks_of, op_findings
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.property_crcs import have_property_crc, word_crc_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import Span

@@ -16,18 +16,17 @@ import pyarrow as pa
 from rmqtx.readers.jobs.body_decoder import DECODED, DECODED_FIELD, BodyDecoder
 from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.log.commit_log import record_columns, span_findings
-from rmqtx.readers.log.log_end import is_behind_end
 from rmqtx.readers.log.op_messages import op_findings, ops_of
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import Span
-from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.splits import Split, is_behind_end
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.errors import SourceError, UnwritableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import ALL_TABLES, column
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.traces.trace_scan import traces_of
+from rmqtx.readers.traces.trace_lines import traces_of
 from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
 from rmqtx.verdicts.export.export_manifest import (
     Done,

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.moments import with_timestamps
 from rmqtx.readers.model.parquet import parquet_options
 from rmqtx.readers.model.tables import TRANSACTIONS
-from rmqtx.readers.model.timestamps import with_timestamps
 from rmqtx.readers.storage.places import is_uri, normalised
 from rmqtx.readers.storage.temporary import is_dead, owner
 from rmqtx.verdicts.export.folder import writing

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 #: The columns of TRANSACTIONS that are followed; the others are null in followed verdicts.
 FOLLOWED = pa.schema([field for field in TRANSACTIONS if field.name not in FUTURE_COLUMNS])

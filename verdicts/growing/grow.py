@@ -25,7 +25,7 @@ from rmqtx.verdicts.follow.change_log import ChangeLog
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, MakeReader
 from rmqtx.verdicts.growing.table_step import TableStep, step_token
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 
 class VerdictTable(Protocol):

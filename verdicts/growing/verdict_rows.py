@@ -9,11 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx.readers.model.tables import column
-from rmqtx.readers.model.timestamps import timestamp_schema, with_timestamps
 from rmqtx.verdicts.export.partitions import days_of
 from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 _MOMENT = pa.timestamp("ms", "UTC")
 #: Why a row is closed.

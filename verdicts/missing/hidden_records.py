@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rmqtx.readers.index.hidden_keys import IndexKeys
+from rmqtx.readers.index.index_scan import IndexKeys
 from rmqtx.readers.log.prepared_records import is_rollback
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN

@@ -23,9 +23,8 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.store.store import Store, is_bundle
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.verdict_words import Advice, State
 
 #: How much of a log is scanned for copies that the index does not cover.
 _SCANNED_BYTES_MAX = 64 << 20

@@ -12,7 +12,7 @@ import numpy as np
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
-from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
+from rmqtx.verdicts.model.verdict_words import AnswerEffect, NextEvent
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000

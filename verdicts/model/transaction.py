@@ -10,9 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import Advice, AnswerEffect, NextEvent, State
 
 #: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
 OPEN_AGAIN_FLAG = "open_after_decision"

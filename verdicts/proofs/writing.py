@@ -20,8 +20,7 @@ from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.log.record_at import RECORD_BYTES_MAX
-from rmqtx.readers.log.record_head import number_at
-from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
+from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN, number_at
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.storage.open_file import OpenFile
@@ -31,7 +30,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, Store
 from rmqtx.verdicts.audit.provenance import small_file_facts, tool
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs import merkle
 from rmqtx.verdicts.proofs.proof_file import (
     PROOF_VERSION,

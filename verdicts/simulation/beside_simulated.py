@@ -19,7 +19,7 @@ from rmqtx.verdicts.check.timers_without_copies import (
     rocksdb_passes,
     timer_runs,
 )
-from rmqtx.verdicts.simulation.simulation_rows import Row, names
+from rmqtx.verdicts.simulation.simulation_tables import Row, names
 
 TIMER_INTERVAL_MS = 60_000
 _ASKED = (Asking.ASKED, Asking.UNANSWERABLE)

@@ -17,7 +17,7 @@ from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
-from rmqtx.verdicts.simulation.simulation_rows import Row, names
+from rmqtx.verdicts.simulation.simulation_tables import Row, names
 
 #: Consecutive rounds with an exception after which playing stops: each round writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3

@@ -18,7 +18,7 @@ from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.header_doubts import header_findings
 from rmqtx.readers.log.offset_marks import rocksdb_marks
-from rmqtx.readers.log.prepared_record_arrays import NO_HASH, OldRecords
+from rmqtx.readers.log.prepared_records import NO_HASH, OldRecords
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of

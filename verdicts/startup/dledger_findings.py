@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, number_at
-from rmqtx.readers.log.record_layout import MAGIC_V1, RECORD, signed
+from rmqtx.readers.log.record_layout import HEADER_BYTES_MAX, MAGIC_V1, RECORD, number_at, signed
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding, as_text

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqtx.readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
-from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, header_bytes, number_at, topic_width
 from rmqtx.readers.log.record_layout import (
     BLANK,
+    HEADER_BYTES_MAX,
     MAGIC_BLANK,
     NAME_END,
     RECORD,
     RECORD_BYTES_MIN,
     VALUE_END,
+    header_bytes,
+    number_at,
+    topic_width,
 )
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.storage.open_file import OpenFile

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmqtx.readers.log.record_at import is_misplaced_at
-from rmqtx.readers.log.record_head import span_of
+from rmqtx.readers.log.record_layout import span_of
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.ranges import inside
 from rmqtx.readers.queues.consume_queue import are_filler

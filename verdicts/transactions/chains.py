@@ -25,9 +25,8 @@ from rmqtx.readers.log.offset_marks import as_marks, is_rocksdb_mark
 from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
 from rmqtx.readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
-from rmqtx.verdicts.model.replicas import PLACE, are_repeated
 from rmqtx.verdicts.model.verdict_inputs import StoreView
-from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
+from rmqtx.verdicts.model.witnesses import PLACE, Witnesses, are_repeated, op_numbers
 
 _QUEUE_SHIFT = 47
 _HIGHEST = np.iinfo(np.int64).max

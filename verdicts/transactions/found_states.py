@@ -33,8 +33,8 @@ import pyarrow as pa
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.predicted import Event
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 
 _NUMBERS = {state: number for number, state in enumerate(State)}

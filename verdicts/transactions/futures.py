@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.verdicts.check.check_rules import is_expired
-from rmqtx.verdicts.model.next_event import AnswerEffect, NextEvent
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, SLAVE, UNASKED_ENDS, WORDS, Event, Why
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_words import AnswerEffect, NextEvent, State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
 _FAR = np.iinfo(np.int64).max

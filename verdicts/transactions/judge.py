@@ -13,9 +13,8 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_words import Advice, State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.design_tables import state_entries_of

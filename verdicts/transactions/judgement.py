@@ -18,8 +18,8 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.predicted import Event
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import UNKNOWN_SLOT, StoreView
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.found_states import FoundStates, StateNumbers
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies

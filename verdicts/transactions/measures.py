@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.check.check_rules import is_younger
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.judgement import Judgement
 

@@ -38,8 +38,8 @@ from rmqtx.readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.found_states import FoundStates
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.predicted import Event
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.reason_codes import NUMBERS
 

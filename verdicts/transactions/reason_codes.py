@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 
 _PREPARED = "prepared record at commit-log offset {half_offset}, named by no COMMIT and no ROLLBACK record"
 _NEXT_START = "; its broker did not stop cleanly, and the next start rebuilds the state table: "

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, scatter
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.transactions.flags import lost_ops_words
 from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.reason_choice import Codes
 from rmqtx.verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
-from rmqtx.verdicts.transactions.undecided_ops import lost_ops_words
 
 #: The clause for a flag after the sentence, in this order.
 _OF_FLAGS = {

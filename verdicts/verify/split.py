@@ -13,7 +13,7 @@ from rmqtx.readers.log.commit_log import crc_findings
 from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules
 from rmqtx.readers.log.op_messages import marks_of, op_findings, ops_of
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.property_crcs import property_crc_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK

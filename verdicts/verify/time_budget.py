@@ -14,8 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from rmqtx.readers.jobs.job_runner import SplitResult, Tally
-from rmqtx.readers.jobs.read_bytes import shown_to
+from rmqtx.readers.jobs.job_runner import SplitResult, Tally, shown_to
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
 from rmqtx.readers.model.reading import Reading

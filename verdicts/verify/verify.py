@@ -19,7 +19,7 @@ from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
 from rmqtx.readers.log.commit_log import span_findings
-from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.segment_scan import Span, merged_spans
 from rmqtx.readers.log.splits import Split, plan_splits
 from rmqtx.readers.model.columns import Int64s
@@ -49,7 +49,7 @@ from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx.verdicts.startup.findings import start_findings

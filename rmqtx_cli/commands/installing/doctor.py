@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from rmqtx.readers.model import exit_status
 from rmqtx_cli.commands.declared.installation import DoctorCommand
 from rmqtx_cli.doctor.executors import parts_of_executors
 from rmqtx_cli.doctor.here import parts_here, parts_of_conf
@@ -13,7 +14,6 @@ from rmqtx_cli.options.options import VoiceOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.pages.installation import INSTALLATION, Part, installation_table, installation_view
 from rmqtx_cli.sources.engines import asked_for_spark
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count
 

@@ -14,7 +14,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx_cli.commands.declared.look import AuditCommand, AuditOptions
 from rmqtx_cli.options.engine import EngineName, EngineOptions

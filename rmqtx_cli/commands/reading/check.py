@@ -25,8 +25,8 @@ from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text,
 from rmqtx_cli.output.streams import written_whole
 from rmqtx_cli.sources.source import AskedSource, Source, chosen_opener
 from rmqtx_cli.words.check_unknown import UNKNOWN, unknown, unknown_text
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.times import parse_duration_ms
 
 #: A call that cannot be interrupted (a hanging network file system) is abandoned this long after the timeout.
 _GRACE_S = 2.0

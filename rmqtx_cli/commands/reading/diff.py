@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.readers.log.record_at import first_record_of
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NotAStore
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.shell_words import quoted
@@ -19,7 +20,7 @@ from rmqtx.readers.storage.places import identity_of, normalised
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
 from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
 from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
@@ -32,7 +33,6 @@ from rmqtx_cli.output.views import DIFFERENCES_VIEW
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms

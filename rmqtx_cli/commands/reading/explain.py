@@ -6,13 +6,14 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.commands.declared.look import ExplainCommand
 from rmqtx_cli.output.pager import paged
 from rmqtx_cli.pages.doc_pages import page_of
 from rmqtx_cli.pages.glossary import WordEntry, entries
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.near import near
 from rmqtx_cli.words.text import escaped
 

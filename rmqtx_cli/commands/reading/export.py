@@ -18,7 +18,7 @@ from rmqtx.verdicts.export.export import EXPORTED, ExportJob, export_snapshot
 from rmqtx.verdicts.export.export_manifest import Done, opened_directory
 from rmqtx.verdicts.export.folder import STATE_DIRECTORY, write_json
 from rmqtx.verdicts.export.partition_files import FileForm
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.data import Bodies, ExportCommand, FilesOptions, Table
 from rmqtx_cli.options.bodies import decoder_words
 from rmqtx_cli.options.columns import chosen_columns

@@ -12,8 +12,8 @@ from rmqtx_cli.exporter.reading import Request
 from rmqtx_cli.exporter.schedule import Schedule
 from rmqtx_cli.exporter.web_config import WebConfig, web_config
 from rmqtx_cli.sources.source import AskedSource, chosen_opener
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.times import parse_duration_ms
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
@@ -16,7 +17,7 @@ from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, FollowStep
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.watch import FollowCommand
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, StoreOptions
@@ -24,11 +25,9 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.standard_streams import pause
 from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
-from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count, size
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import parse_duration_ms, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

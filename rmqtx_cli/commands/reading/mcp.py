@@ -11,6 +11,7 @@ from rmqtx.api.acting import Plan
 from rmqtx.api.brokers import Brokers
 from rmqtx.api.results import Rows
 from rmqtx.api.stores import Stores, open_stores
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, MissingLibrary, RmqtxError
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.lookups import pending as pending_on
@@ -27,7 +28,6 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.sources.live_brokers import open_live
-from rmqtx_cli.words import exit_status
 
 #: The most transactions that one plan of an assistant names.
 _IDS_MAX = 500

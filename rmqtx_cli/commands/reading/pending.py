@@ -17,8 +17,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.causes.strengths import have_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.commands.declared.look import PendingCommand, PendingOptions
 from rmqtx_cli.options.next_commands import next_line
@@ -35,11 +35,10 @@ from rmqtx_cli.pages.headlines import (
 )
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.sources.source import Source, opener_of
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.of_old_stores import have_only_prepared
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import asked_time_ms
+from rmqtx_cli.words.times import asked_time_ms, parse_duration_ms
 from rmqtx_cli.words.unknown_names import say_unknown_names
 
 _DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})

@@ -8,6 +8,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.verdicts.proofs.proof_file import opened_proof
@@ -16,7 +17,6 @@ from rmqtx_cli.commands.declared.data import ProveCommand
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import PROVED_VIEW
 from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count
 
 _ROWS = 10_000

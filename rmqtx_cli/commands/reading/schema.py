@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.commands.declared.data import SchemaCommand, SchemaFormat
@@ -21,7 +22,6 @@ from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
 from rmqtx_cli.pages.columns_table import COLUMNS, view
 from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
 from rmqtx_cli.pages.glossary import meaning_of
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count, escaped
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
-from rmqtx.readers.jobs.search import Search
-from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.jobs.search import Search, SearchConditions
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Bounds, Reading
 from rmqtx.readers.model.shell_words import quoted

@@ -19,7 +19,7 @@ from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.look import PageOptions, ShowCommand
 from rmqtx_cli.options.bodies import decoder_words
 from rmqtx_cli.options.options import (

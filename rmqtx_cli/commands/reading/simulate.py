@@ -25,8 +25,14 @@ from rmqtx.verdicts.check.timers_without_copies import AskingRound
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
-from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
-from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx.verdicts.simulation.simulation_tables import (
+    SIMULATED_CHECKS,
+    SIMULATED_ROUNDS,
+    SIMULATED_TRANSACTIONS,
+    check_rows,
+    round_rows,
+    transaction_rows,
+)
 from rmqtx_cli.commands.declared.look import RunOptions, Shown, SimulateCommand
 from rmqtx_cli.options.next_commands import next_lines
 from rmqtx_cli.options.options import StoreOptions

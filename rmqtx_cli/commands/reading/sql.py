@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rmqtx.api.stores import open_stores as open_api_stores
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, MissingLibrary
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.storage.places import is_uri
@@ -21,7 +22,7 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.port import chosen_format
 from rmqtx_cli.output.views import plain_view
 from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 
 if TYPE_CHECKING:
     from rmqtx.api.lazy_tables import LazyTable

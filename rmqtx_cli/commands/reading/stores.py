@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NotAStore, SourceError
 from rmqtx.readers.storage.file_systems import expand, files_of
 from rmqtx.readers.storage.places import FileSystem, joined, unreadable
@@ -29,7 +30,7 @@ from rmqtx_cli.pages.stores_table import (
     stores_table,
 )
 from rmqtx_cli.sources.opening import refuse_inside, say_conf_notes
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 
 

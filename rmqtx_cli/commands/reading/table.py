@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.verdicts.growing.tables import TableName, grow_table, table_name
@@ -15,7 +16,6 @@ from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.sources.engine_port import StoreEngine
 from rmqtx_cli.sources.engines import asked_for_spark, chosen_engine
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.text import count, grouped, size
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rmqtx.readers.finding_kinds.kind import Severity
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.reading import Reading
@@ -39,7 +40,6 @@ from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, wi
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
 from rmqtx_cli.sources.transaction_tables import address_of, read_database
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.of_old_stores import fitted_rows
 from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count, escaped

@@ -11,6 +11,7 @@ from types import FrameType
 
 import typer
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands.declared.watch import WatchCommand
@@ -19,10 +20,10 @@ from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.sources.source import AskedSource, SourceOpener, chosen_opener
 from rmqtx_cli.watching.loop import print_changes, watch
 from rmqtx_cli.watching.model import Model
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import escaped, of_group
+from rmqtx_cli.words.times import parse_duration_ms
 
 _INTERVAL_MS_MIN = 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.repairs.bundles.bundle import BUNDLED, Bundle, BundleSource, make_bundle, refuse_target
@@ -13,7 +14,6 @@ from rmqtx_cli.options.options import OutputOptions, StoreOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.sources.opening import open_stores, refuse_inside
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size
 

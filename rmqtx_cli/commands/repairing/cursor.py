@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_broker_conf
@@ -28,14 +29,14 @@ from rmqtx.repairs.cursors.cursors import (
     receipt_of_moves,
 )
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.repair import CursorCommand
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.headlines import check_sentence
 from rmqtx_cli.sources.offline import locked_offline
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store
@@ -21,7 +22,6 @@ from rmqtx_cli.commands.declared.repair import Part, RebuildCommand
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.output.accounting import amounts_of
 from rmqtx_cli.sources.opening import consistency, open_stores
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NotAStore, StoreInUse
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_broker_conf
@@ -24,7 +25,6 @@ from rmqtx.repairs.salvage.scan_for_records import sources_of
 from rmqtx_cli.commands.declared.repair import SalvageCommand
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.accounting import amounts_of
-from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size

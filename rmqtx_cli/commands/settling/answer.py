@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.live.lookups import pending, show
@@ -19,8 +20,8 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers
 from rmqtx.repairs.stand_in.answer_table import ANSWERS, Task, answers_table
 from rmqtx.repairs.stand_in.stand_in import OVERRIDABLE, StandIn, StandInConduct
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.acting.confirmed_acts import status_of_answers
 from rmqtx_cli.commands.declared.settle import AnswerCommand
 from rmqtx_cli.options.asking import answered
@@ -31,10 +32,10 @@ from rmqtx_cli.output.views import answers_view
 from rmqtx_cli.sources.answer_sources import answers_of
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
-from rmqtx_cli.words import exit_status, log_json, say
-from rmqtx_cli.words.durations import duration_text, parse_duration_ms
+from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import duration_text, parse_duration_ms
 
 
 def run(options: AnswerCommand) -> int:

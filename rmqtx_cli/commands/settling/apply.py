@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.repairs.acts.orders import Conduct
@@ -26,7 +27,7 @@ from rmqtx_cli.commands.declared.plans import ApplyCommand
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.pages.plan_page import apply_command
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 

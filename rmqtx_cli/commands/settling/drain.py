@@ -16,7 +16,7 @@ from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_chan
 from rmqtx_cli.commands.declared.holds import DrainCommand
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import open_live
-from rmqtx_cli.words.durations import duration_text, parse_duration_ms
+from rmqtx_cli.words.times import duration_text, parse_duration_ms
 
 
 def run(options: DrainCommand) -> int:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
 from rmqtx.repairs.holds.changes import CheckedChange, checked_hold, settings_to_write
@@ -22,11 +23,10 @@ from rmqtx_cli.pages.headlines import deadline_lines
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.sources.source import refuse_file_options
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import parse_duration_ms, time_text
 
 
 def run(options: HoldCommand) -> int:

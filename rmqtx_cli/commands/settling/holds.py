@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.reading import Reading
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.holds.listed_holds import HOLDS, HoldRow, HoldState, hold_rows, holds_table, is_over
@@ -15,11 +16,10 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.sources.live_brokers import open_live
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import time_text
+from rmqtx_cli.words.times import duration_text, time_text
 
 
 def run(options: HoldsCommand) -> int:

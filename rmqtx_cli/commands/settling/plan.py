@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.repairs.acts.request import ActRequest
@@ -34,11 +35,11 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain, transactions_view
 from rmqtx_cli.pages.plan_page import plan_lines
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words import say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import parse_duration_ms
 from rmqtx_cli.words.unknown_names import say_unknown_names
 
 #: The decisions that traces have, by action.

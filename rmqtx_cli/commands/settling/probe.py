@@ -24,8 +24,8 @@ from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import flights_view
 from rmqtx_cli.sources.interrupting import interruptible
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.times import parse_duration_ms
 
 _BROKERS_AT_ONCE = 16
 

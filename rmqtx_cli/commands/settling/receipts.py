@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
@@ -32,12 +33,10 @@ from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.plan_page import progress_lines
 from rmqtx_cli.pages.receipts_page import draw_receipt
 from rmqtx_cli.sources.source import AskedSource, Source, SourceOpener, chosen_opener
-from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import asked_time_ms
+from rmqtx_cli.words.times import asked_time_ms, parse_duration_ms
 
 
 def run(options: ReceiptsCommand) -> int:

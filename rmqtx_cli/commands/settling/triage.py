@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_sources import PlanSource
@@ -17,8 +18,8 @@ from rmqtx.repairs.plans.triage import SKIP, AnswersFile, Triage, draft_of
 from rmqtx.repairs.receipts.act_kind import ActKind
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.acting.plan_inputs import plan_inputs
 from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
 from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
@@ -27,10 +28,10 @@ from rmqtx_cli.options.asking import require_terminal
 from rmqtx_cli.output.listing import concluded
 from rmqtx_cli.sources.answer_sources import ledger_answers
 from rmqtx_cli.sources.source import AskedSource, SourceOpener, chosen_opener
-from rmqtx_cli.words import exit_status, say
-from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import parse_duration_ms
 
 
 def run(options: TriageCommand) -> int:

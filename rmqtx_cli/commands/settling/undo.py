@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.model.shell_words import quoted
@@ -16,7 +17,7 @@ from rmqtx_cli.commands.declared.repair import UndoCommand
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, View, plain
-from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text

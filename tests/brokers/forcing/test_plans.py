@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model.exit_status import DONE, FINDINGS, REFUSED_BY_GUARD, SOME_REFUSED, STALE_PLAN
 from rmqtx.remoting.protocol.codes import COMMIT
-from rmqtx_cli.words.exit_status import DONE, FINDINGS, REFUSED_BY_GUARD, SOME_REFUSED, STALE_PLAN
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Tool
 from tests.brokers.transaction import Transaction

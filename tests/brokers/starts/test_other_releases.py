@@ -12,7 +12,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.other_release import UNSEEN, with_release
-from rmqtx.verdicts.model.next_event import NextEvent
+from rmqtx.verdicts.model.verdict_words import NextEvent
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
 from tests.brokers.starts.compare import OF_THIS_MACHINE

@@ -7,8 +7,7 @@ from pathlib import Path
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.model.next_event import NextEvent
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
 from tests.histories.damages import DAMAGES

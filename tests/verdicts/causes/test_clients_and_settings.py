@@ -13,7 +13,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import NONE, PROVES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, proven, settings_of, strengths, version_of

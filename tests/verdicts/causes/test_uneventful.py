@@ -9,7 +9,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import supports_of
-from rmqtx.verdicts.model.state import State
+from rmqtx.verdicts.model.verdict_words import State
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from tests.representatives import in_two_ways

@@ -22,7 +22,7 @@ from rmqtx.verdicts.check.timers_without_copies import (
 )
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import SimulatedCheck
-from rmqtx.verdicts.simulation.simulation_rows import check_rows, transaction_rows
+from rmqtx.verdicts.simulation.simulation_tables import check_rows, transaction_rows
 from rmqtx.verdicts.simulation.simulation_without_queue import BesideTables, beside_tables
 from tests.brokers import corpus
 from tests.forge.stores import opened

@@ -21,8 +21,8 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
-from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, has_half_queue, simulated_checks
+from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 from rmqtx.verdicts.verify.verify import next_start_findings
 from tests.brokers import corpus
 from tests.conftest import MOMENT

@@ -43,7 +43,7 @@ from rmqtx.verdicts.model.predicted import (
     Prediction,
 )
 from rmqtx.verdicts.simulation.simulation import Simulated
-from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
+from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of, unpacked
 

@@ -37,7 +37,7 @@ from rmqtx.verdicts.model.predicted import (
     Why,
 )
 from rmqtx.verdicts.simulation.simulation import Simulated
-from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
+from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 from tests.brokers import corpus
 from tests.conftest import MOMENT, READ_AT_MS
 from tests.forge.stores import opened, settings_of

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from rmqtx.readers.log.record_block import Block
-from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions, unexplained_numbers
+from rmqtx.verdicts.ends.doubtful_ends import misdirected_decisions, unexplained_numbers
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, StoreView

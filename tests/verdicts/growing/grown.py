@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.model.timestamps import with_timestamps
+from rmqtx.readers.model.moments import with_timestamps
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf

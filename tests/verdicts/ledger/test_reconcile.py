@@ -24,7 +24,7 @@ from rmqtx.verdicts.ledger.reconcile import (
     WORDS,
     reconciled,
 )
-from rmqtx.verdicts.transactions.states_and_advice import ADVICE
+from rmqtx.verdicts.model.verdict_words import ADVICE
 from rmqtx_cli.options.filters import parse_filter
 from tests import ledgers
 from tests.brokers import corpus

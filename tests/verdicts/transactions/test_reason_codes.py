@@ -10,10 +10,10 @@ import pytest
 
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.model.verdict_words import STATES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 from rmqtx.verdicts.transactions.reasons import Values
-from rmqtx.verdicts.transactions.states_and_advice import STATES
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of
 from tests.representatives import one_of_each_design

@@ -12,8 +12,8 @@ from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
-from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.transaction import Transaction, newest_first
+from rmqtx.verdicts.model.verdict_words import State
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of
 from tests.repairs.forge import mark, place, transaction

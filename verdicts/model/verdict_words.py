@@ -1,9 +1,28 @@
-"""The states of a transaction and the advice for each, with their descriptions."""
+"""The words of verdicts, as types: mypy finds a misspelt word. A value is the text in tables and output."""
 
 from __future__ import annotations
 
-from rmqtx.verdicts.model.advice import Advice
-from rmqtx.verdicts.model.state import State
+from enum import StrEnum
+
+#: Flags that a pending transaction has only because time passes.
+CLOCK_FLAGS = ("expires_soon", "expired")
+#: The cause that monitoring counts by itself: a producer decided, and the broker has no record of it.
+LOST_ON_THE_WAY = "decision-lost-on-the-way"
+
+
+class State(StrEnum):
+    """The state of a transaction; its value is the text in tables and output.
+
+    `STATES` describes each; `rmqtx.verdicts.transactions.judge` decides.
+    """
+
+    PENDING = "PENDING"
+    COMMITTED = "COMMITTED"
+    ROLLED_BACK = "ROLLED_BACK"
+    DISCARDED = "DISCARDED"
+    LOST = "LOST"
+    UNDECIDABLE = "UNDECIDABLE"
+
 
 STATES: dict[str, str] = {
     State.PENDING: "not decided, and a copy of it is still ahead of the broker's check (before 4.3: no COMMIT and no "
@@ -16,6 +35,24 @@ STATES: dict[str, str] = {
     "outcome in the application, then commit or roll back, or resume its checks",
     State.UNDECIDABLE: "evidence that could decide it is missing; the reason names the missing evidence",
 }
+
+
+class Advice(StrEnum):
+    """The advice for a transaction; its value is the text in tables and output.
+
+    `ADVICE` describes each. Only a ledger leads to COMMIT, ROLLBACK, REDELIVER and DISCARD.
+    """
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    CLOSE = "close"
+    DISCARD = "discard"
+    RESUME = "resume"
+    REDELIVER = "redeliver"
+    WAIT = "wait"
+    DECIDE = "decide"
+    NONE = "none"
+
 
 ADVICE: dict[str, str] = {
     Advice.COMMIT: "a ledger shows that the local transaction was done: force the commit",
@@ -38,10 +75,43 @@ NONE_YET = (
     "and run the command again; or ask the application for the outcome"
 )
 
-#: Flags that a pending transaction has only because time passes.
-CLOCK_FLAGS = ("expires_soon", "expired")
-
 
 def advice_sentence(advice: str, state: str) -> str:
     """Return what to do, as a sentence; for UNDECIDABLE, the text of `none` requires evidence first."""
     return NONE_YET if (advice, state) == (Advice.NONE, State.UNDECIDABLE) else ADVICE.get(advice, "")
+
+
+class NextEvent(StrEnum):
+    """What the next start and the check of the broker do next; its value is the text in the column `next_event`.
+
+    `rmqtx.verdicts.model.predicted.EVENTS` describes each.
+    """
+
+    ASKED = "asked"
+    PUT_BACK = "put_back"
+    EXPIRED = "expired"
+    DISCARDED = "discarded"
+    DROPPED = "dropped"
+    SKIPPED = "skipped"
+    STOPPED = "stopped"
+    CUT = "cut"
+    UNKNOWN = "unknown"
+    NONE = "none"
+
+
+class AnswerEffect(StrEnum):
+    """What the answer COMMIT of a producer that is asked does; its value is the text in the column `answer_effect`."""
+
+    DELIVER = "deliver"
+    DELIVER_AGAIN = "deliver_again"
+
+
+class Strength(StrEnum):
+    """How far records support a cause; its value is the text in tables and output.
+
+    `rmqtx.verdicts.causes.cause.STRENGTHS` describes each.
+    """
+
+    EXPLAINS = "explains"
+    COULD_EXPLAIN = "could_explain"
+    RULED_OUT = "ruled_out"
