@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -81,7 +81,7 @@ class IndexFile:
     """
 
     segment: Segment
-    header: dict[str, int]
+    header: dict[str, int] = field(hash=False)
     slots_count: int | None
     has_signed_hashes: bool = False
 

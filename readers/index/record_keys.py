@@ -21,7 +21,7 @@ from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.java_hashes import hashed_on, index_hashes, java_hash, key_hashes
 from rmqtx.readers.store.checkpoint import checkpoint_values
-from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.version_signs import rust_mark
 
@@ -152,18 +152,7 @@ def has_typed_ids(store: Store, files: Sequence[IndexFile]) -> bool:
     """
     if rust_mark(store) is not None:
         return True
-    return not store.is_remote and any(_is_known_typed(store, file, first) for file, first in _samples(files))
-
-
-#: By file and first entry: one command asks several times.
-_KNOWN: Remembered[dict[tuple[str, int], bool]] = Remembered()
-
-
-def _is_known_typed(store: Store, index: IndexFile, first: int) -> bool:
-    known, key = _KNOWN.of(store, dict), (index.segment.file, first)
-    if key not in known:
-        known[key] = _is_typed(store, index, first)
-    return known[key]
+    return not store.is_remote and any(_is_typed(store, file, first) for file, first in _samples(files))
 
 
 def _samples(files: Sequence[IndexFile]) -> list[tuple[IndexFile, int]]:
@@ -173,6 +162,7 @@ def _samples(files: Sequence[IndexFile]) -> list[tuple[IndexFile, int]]:
     return [(found[0], 1), (found[-1], max(1, found[-1].entries_count + 1 - _SAMPLED))]
 
 
+@remembered
 def _is_typed(store: Store, index: IndexFile, first: int) -> bool:
     log = store.log()
     try:

@@ -30,17 +30,16 @@ def record_columns(block: Block, store: str, columns: list[str], *, decompress: 
 
     Shape: one array per name. `body` is as stored, or decompressed with `decompress`; `body_crc_matches` computes CRCs.
     """
-    made = (_column(block, store, name, decompress=decompress) for name in columns)
-    wanted = map(_TYPES.__getitem__, columns)
-    return [column if column.type == of else column.cast(of) for column, of in zip(made, wanted, strict=True)]
-
-
-def _column(block: Block, store: str, name: str, *, decompress: bool) -> pa.Array:
-    if name == "store":
-        return _constant(store, len(block))
-    if name == "body":
-        return _body(block, decompress=decompress)
-    return _COLUMNS[name](block)
+    arrays = []
+    for name in columns:
+        if name == "store":
+            column = _constant(store, len(block))
+        elif name == "body":
+            column = _body(block, decompress=decompress)
+        else:
+            column = _COLUMNS[name](block)
+        arrays.append(column if column.type == _TYPES[name] else column.cast(_TYPES[name]))
+    return arrays
 
 
 def _body(block: Block, *, decompress: bool) -> pa.Array:

@@ -15,7 +15,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
 
 STATE_TABLE, PREPARED_RECORDS, HALF_TOPIC_DESIGN, ROCKSDB = "state_table", "prepared_records", "half_topic", "rocksdb"
@@ -73,18 +73,12 @@ class _Sample:
         self.has_rocksdb_halves |= bool(block.topic_is(ROCKSDB_HALF_TOPIC).any())
 
 
-_SEEN: Remembered[list[SeenDesign]] = Remembered()
-
-
+@remembered
 def designs_of(store: Store) -> list[SeenDesign]:
     """Return the designs in a store; none if there is no evidence.
 
     Order: oldest design first.
     """
-    return _SEEN.of(store, lambda: _designs_of(store))
-
-
-def _designs_of(store: Store) -> list[SeenDesign]:
     found: list[SeenDesign] = []
     tables = [name for name in ("statetable", "redolog") if store.has("transaction", name)]
     if tables:

@@ -219,8 +219,8 @@ class _TakenAreas(PropertyAreas):
     """Some of the areas of other areas."""
 
     def __init__(self, areas: PropertyAreas, rows: Int64s | Bools) -> None:
-        self._areas, self._chosen_rows = areas, rows
-        self.count = len(np.arange(areas.count)[rows])
+        self._areas, self._chosen_rows = areas, np.arange(areas.count)[rows]
+        self.count = len(self._chosen_rows)
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         """Return start, length and presence of a property's value, per record. Units: bytes of the copied areas."""
@@ -239,15 +239,17 @@ class _TakenAreas(PropertyAreas):
         """Return values at places in the copied areas, as text."""
         return self._areas.texts_of(starts, lengths, present)
 
+    def take(self, rows: Int64s | Bools) -> PropertyAreas:
+        """Return some of these areas."""
+        return _TakenAreas(self._areas, self._chosen_rows[rows])
+
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property."""
         return self._areas.malformed()[self._chosen_rows]
 
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""
-        rows = self._chosen_rows
-        numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return self._areas.maps().take(pa.array(numbers))
+        return self._areas.maps().take(pa.array(self._chosen_rows))
 
 
 #: Properties that verdicts and record columns use; the accelerator finds them in one pass.

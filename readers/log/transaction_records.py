@@ -149,10 +149,9 @@ def _inflated_crcs(block: Block) -> Int64s:
 
 def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows of a witness table: the given columns, and columns of the record for the rest."""
-    arrays = [
-        _HALF_COLUMNS[name](block) if name in _HALF_COLUMNS else record_columns(block, store, [name])[0]
-        for name in schema.names
-    ]
+    of_record = [name for name in schema.names if name not in _HALF_COLUMNS]
+    columns = dict(zip(of_record, record_columns(block, store, of_record), strict=True))
+    arrays = [columns[name] if name in columns else _HALF_COLUMNS[name](block) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -29,15 +29,12 @@ from rmqtx.readers.old_tables.beside_log import (
 )
 from rmqtx.readers.old_tables.redo_log import rebuilt_offsets, redo_entries, redo_log_entries
 from rmqtx.readers.old_tables.state_table import state_table_entries
-from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, is_bundle
 
 #: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
     (STATE_TABLE, state_table_entries), (REDO_LOG, redo_log_entries),
 )  # fmt: skip
-
-_LACKS: Remembered[bool] = Remembered()
 
 
 def beside_log(
@@ -79,7 +76,7 @@ def lacks_tables(store: Store) -> bool:
     """
     if not is_whole(store) or has_tables(store):
         return False
-    return _LACKS.of(store, lambda: any(seen.word == STATE_TABLE_DESIGN for seen in designs_of(store)))
+    return any(seen.word == STATE_TABLE_DESIGN for seen in designs_of(store))
 
 
 def _rebuilt(store: Store) -> Int64s | None:

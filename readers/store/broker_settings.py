@@ -27,7 +27,6 @@ from rmqtx.readers.model.releases import (
     parse_version,
     release_before,
 )
-from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.version_signs import RUST, at_least, at_most, rewritten_since, rust_mark, set_back
 
@@ -163,10 +162,6 @@ class BrokerSettings:
         return [f"{origin}: {', '.join(values)}" for origin, values in groups.items()]
 
 
-#: What the files of a store show, by what else is known: a command asks for the settings several times.
-_BOUNDS: Remembered[dict[_Asked, _Bounds]] = Remembered()
-
-
 def broker_settings(
     store: Store,
     *,
@@ -184,11 +179,7 @@ def broker_settings(
     record in the discard topic was found.
     Raises: BadRequest if `version` is not a version.
     """
-    asked = None if is_next else version, has_op_lists, discard_topic_seen
-    known = _BOUNDS.of(store, dict)
-    if asked not in known:
-        known[asked] = _bounds(store, *asked)
-    low, high, origin = known[asked]
+    low, high, origin = _bounds(store, None if is_next else version, has_op_lists, discard_topic_seen)
     if is_next and version is not None:
         low = high = known_version(version)
         origin = {"version_low": "given", "version_high": "given", **_rust(store)}

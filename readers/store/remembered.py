@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from rmqtx.readers.store.store import Store
 
 _Found = TypeVar("_Found")
+_Asked = TypeVarTuple("_Asked")
 
 
-class Remembered(Generic[_Found]):
-    """Values by store, forgotten with it; of a running broker's store nothing is remembered, because it changes."""
+def remembered(find: Callable[[Store, *_Asked], _Found]) -> Callable[[Store, *_Asked], _Found]:
+    """Return a function of a store whose values are remembered, by the arguments after the store, until the store goes.
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Store], _Found]] = {}
+    Of a running broker's store nothing is remembered, because it changes.
+    """
+    known: dict[int, tuple[weakref.ref[Store], dict[tuple[*_Asked], _Found]]] = {}
 
-    def of(self, store: Store, find: Callable[[], _Found]) -> _Found:
-        """Return the value of a store, by `find` if it is not known yet."""
+    @functools.wraps(find)
+    def found(store: Store, *asked: *_Asked) -> _Found:
         number = id(store)
-        known = self._known.get(number)
-        if known is not None and known[0]() is store:
-            return known[1]
-        found = find()
-        if not store.in_use:
-            self._known[number] = weakref.ref(store, lambda _: self._forget(number)), found
-        return found
+        if store.in_use:
+            return find(store, *asked)
+        if number not in known or known[number][0]() is not store:
+            known[number] = weakref.ref(store, lambda _: known.pop(number, None)), {}
+        values = known[number][1]
+        if asked not in values:
+            values[asked] = find(store, *asked)
+        return values[asked]
 
-    def _forget(self, number: int) -> None:
-        self._known.pop(number, None)
+    return found

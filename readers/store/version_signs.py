@@ -38,7 +38,7 @@ from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
 from rmqtx.readers.store.fastjson import read_config, read_text
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
-from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
 #: See `KEY_TOPIC_OF_4_3_0`.
@@ -208,19 +208,12 @@ def _are_older(store: Store, version: Version, chosen: ChosenCursorFile) -> bool
 # sixth value of the checkpoint, `config/transactionMetrics` and the timer's files.
 
 
-#: A command asks once for each file whose form depends on it.
-_RUST_MARKS: Remembered[str | None] = Remembered()
-
-
+@remembered
 def rust_mark(store: Store) -> str | None:
     """Return the file that shows that rocketmq-rust ran on the store; None if no file does.
 
     Source: rocketmq-broker/src/transaction/transaction_metrics.rs, rocketmq-store of rocketmq-rust 1.0.0.
     """
-    return _RUST_MARKS.of(store, lambda: _rust_mark(store))
-
-
-def _rust_mark(store: Store) -> str | None:
     for name in RUST_MARKS:
         if store.has(*name.split("/")):
             return name

@@ -13,7 +13,7 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.releases import LAST_TO_START_ALIKE, Version
 from rmqtx.readers.storage.segments import Segment
-from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
 from rmqtx.verdicts.startup.findings import not_predictable
@@ -22,7 +22,6 @@ from rmqtx.verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
 from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
-_EARLIEST: Remembered[int | None] = Remembered()
 _NO_ROWS = np.empty((0, 2), np.int64)
 
 
@@ -124,16 +123,15 @@ def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | 
     return segments[_first_file(store, segments, conf, rules)].base_offset
 
 
+@remembered
 def earliest_read(store: Store) -> int | None:
     """Return the commit-log offset from which a start of any release may read the log of a stopped broker.
 
     None for a running broker, or without a file. A configuration with messageIndexSafe can begin earlier.
     Damage: a file that cannot be read is reported elsewhere; then the begin of the log.
     """
-    return None if store.in_use else _EARLIEST.of(store, lambda: _earliest_read(store))
-
-
-def _earliest_read(store: Store) -> int | None:
+    if store.in_use:
+        return None
     last = last_with_data(store.commit_log)
     segments = [segment for segment in store.commit_log if segment.base_offset <= last]
     if not segments:

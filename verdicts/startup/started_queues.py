@@ -6,7 +6,8 @@ afford it: the log itself counts as sound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import are_left_out
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, QueuePart, SlotFiles, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
-from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.startup.dledger_findings import queues_cut_at
 from rmqtx.verdicts.startup.dledger_log import committed_offset
@@ -90,12 +91,6 @@ class StartedQueue:
         return self.maximum >= self.log_end + self.compares_ends  # also a record that begins at the maximum gets none
 
 
-#: The rules and configuration of the start, the half queue, and where the log is cut off.
-_Start = tuple[RecoveryRules, tuple[tuple[str, str], ...], int, int | None]
-#: What a start makes of the queues: the deadlines and the check both need it.
-_STARTED: Remembered[dict[_Start, dict[str, StartedQueue] | None]] = Remembered()
-
-
 def started_queues(
     store: Store, version: Version, conf: Mapping[str, str], queue_id: int, log_cut: int | None = None
 ) -> dict[str, StartedQueue] | None:
@@ -105,17 +100,15 @@ def started_queues(
 
     Raises: UnreadableFile, FileChanged.
     """
-    known = _STARTED.of(store, dict)
     rules = rules_of(version, conf, is_dledger=store.is_dledger)
-    asked = rules, tuple(sorted(conf.items())), queue_id, log_cut
-    if asked not in known:
-        known[asked] = _started_queues(store, rules, conf, queue_id, log_cut)
-    return known[asked]
+    return _started_queues(store, rules, tuple(sorted(conf.items())), queue_id, log_cut)
 
 
+@remembered
 def _started_queues(
-    store: Store, rules: RecoveryRules, conf: Mapping[str, str], queue_id: int, log_cut: int | None
+    store: Store, rules: RecoveryRules, settings: tuple[tuple[str, str], ...], queue_id: int, log_cut: int | None
 ) -> dict[str, StartedQueue] | None:
+    conf = dict(settings)
     segments, _ = loaded_log(store, conf, rules)
     if store.in_use or not segments or not_predictable(store, conf) is not None:
         return None
@@ -145,16 +138,16 @@ def _started_queues(
             return _cut_by_dledger(store, queue_id, files, ends, cut)
         # Nearly always nothing is wrong; only then the end of the log is searched for.
         near_end = min(log_end, max(queue_reach(store).end, 0))
-        wrong = {topic: _known_wrong(store, names[topic], one, ends[topic], near_end) for topic, one in files.items()}
+        wrong = {topic: _wrong_slots(store, names[topic], ends[topic], near_end) for topic in _TOPICS}
         if any(one.has_any for one in wrong.values()):
             log_end = scanned_end(store)
-            wrong = {topic: _wrong_slots(one, ends[topic], log_end) for topic, one in files.items()}
+            wrong = {topic: _wrong_slots(store, names[topic], ends[topic], log_end) for topic in _TOPICS}
         for topic in [topic for topic in _TOPICS if wrong[topic].has_any]:
             last[topic] = _place(files[topic], wrong[topic].begin)
             scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
         is_sound = not any(one.has_any for one in wrong.values())
-        ours = [reach for name, reach in _known_reaches(store).items() if name in names.values()]
+        ours = [reach for name, reach in _reaches(store).items() if name in names.values()]
         is_unusual = (
             any(reach.has_empty_last_file or (store.aborted and reach.overtaken_end) for reach in ours)
             or _are_misplaced(store, files, records, log_end)
@@ -222,7 +215,7 @@ def _reaching(
         else:
             ours = frozenset(topic_bytes(topic) for topic in _TOPICS) if reaches else frozenset()
             others = [
-                reach.as_counted(rules) for name, reach in _known_reaches(store).items()
+                reach.as_counted(rules) for name, reach in _reaches(store).items()
                 if name[1] not in ours and reach.begin < log_end
             ]  # fmt: skip
             maximum = max([maximum, *reaches, *others])
@@ -295,7 +288,7 @@ def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
     """
     found = queue_reach(store)
     reaches = {
-        name: reach for name, reach in _known_reaches(store).items() if reach.begin >= 0 or reach.empty_first > 0
+        name: reach for name, reach in _reaches(store).items() if reach.begin >= 0 or reach.empty_first > 0
     }
     overtaken = {name: reach for name, reach in reaches.items() if reach.overtaken_end and store.aborted}
     if overtaken and found.end < scanned_end(store) and len(_with_further(store, overtaken)) < len(overtaken):
@@ -378,10 +371,6 @@ class QueueReach(NamedTuple):
         return self.end if rules.queue_maximum_is_end else self.begin
 
 
-#: A start is played for several releases.
-_REACHES: Remembered[dict[QueueName, QueueReach]] = Remembered()
-
-
 def queue_reach(store: Store, without: Iterable[QueueName] = ()) -> QueueReach:
     """Return how far the queues of a store lead; for a stopped broker each queue is read once.
 
@@ -389,21 +378,17 @@ def queue_reach(store: Store, without: Iterable[QueueName] = ()) -> QueueReach:
     Raises: UnreadableFile, FileChanged.
     """
     left_out = frozenset(without)
-    counted = [reach for name, reach in _known_reaches(store).items() if name not in left_out]
+    counted = [reach for name, reach in _reaches(store).items() if name not in left_out]
     return QueueReach(
         max((one.begin for one in counted), default=-1), max((one.end for one in counted), default=-1),
         any(one.has_empty_last_file for one in counted),
     )
 
 
-def _known_reaches(store: Store) -> dict[QueueName, QueueReach]:
-    known = _REACHES.of(store, dict)
-    if not known:
-        known.update(dict(_queue_reaches(store)))  # nothing, if one cannot be read
-    return known
-
-
-def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
+@remembered
+def _reaches(store: Store) -> dict[QueueName, QueueReach]:
+    """Return how far each queue leads. A start is played for several releases."""
+    reaches = {}
     for kind in (SIMPLE, BATCH):
         for topic, number in store.queues(kind):
             name: QueueName = (kind, topic_bytes(topic), number)
@@ -415,7 +400,8 @@ def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
                 overtaken_end = used if kind == SIMPLE and is_overtaken(files, used) else 0
             finally:
                 files.close()
-            yield name, QueueReach(offset, offset + length, empty is not None, overtaken_end, empty or 0)
+            reaches[name] = QueueReach(offset, offset + length, empty is not None, overtaken_end, empty or 0)
+    return reaches
 
 
 def _empty_last_file(files: SlotFiles, used: int) -> int | None:
@@ -468,34 +454,23 @@ class _WrongSlots(NamedTuple):
         return int(min(part[0, 0] for part in self if len(part)))
 
 
-#: Some releases read the same slots, which are whole files.
-_WRONG: Remembered[dict[tuple[QueueName, int, int], _WrongSlots]] = Remembered()
-
-
-def _known_wrong(store: Store, name: QueueName, files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
-    """Return what `_wrong_slots` returns; of a stopped broker's store the slots are read once."""
-    known = _WRONG.of(store, dict)
-    asked = name, end, log_end
-    if asked not in known:
-        known[asked] = _wrong_slots(files, end, log_end)
-    return known[asked]
-
-
-def _wrong_slots(files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
-    """Return the wrong slots of the last files of a queue.
+@remembered
+def _wrong_slots(store: Store, name: QueueName, end: int, log_end: int) -> _WrongSlots:
+    """Return the wrong slots of the last files of a queue. Some releases read the same ones, which are whole files.
 
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java recover, truncateDirtyLogicFiles.
     """
     invalid, beyond = [_NONE], [_NONE]
-    begin = int(files.bases[-QUEUE_FILES_READ:][0]) if len(files.bases) else end
-    for first in range(begin, end, _SLOTS_AT_ONCE):
-        slots = files.read(first, min(first + _SLOTS_AT_ONCE, end))
-        offsets = slots["commit_log_offset"].astype(np.int64)
-        are_possible = (offsets >= 0) & (slots["record_length_bytes"] > 0)
-        invalid.append(first + np.flatnonzero(~are_possible))
-        are_beyond = are_possible & (offsets >= log_end) & ~are_left_out(slots)
-        beyond.append(first + np.flatnonzero(are_beyond))
+    with closing(SlotFiles(store, name)) as files:
+        begin = int(files.bases[-QUEUE_FILES_READ:][0]) if len(files.bases) else end
+        for first in range(begin, end, _SLOTS_AT_ONCE):
+            slots = files.read(first, min(first + _SLOTS_AT_ONCE, end))
+            offsets = slots["commit_log_offset"].astype(np.int64)
+            are_possible = (offsets >= 0) & (slots["record_length_bytes"] > 0)
+            invalid.append(first + np.flatnonzero(~are_possible))
+            are_beyond = are_possible & (offsets >= log_end) & ~are_left_out(slots)
+            beyond.append(first + np.flatnonzero(are_beyond))
     return _WrongSlots(runs_of(np.concatenate(invalid)), runs_of(np.concatenate(beyond)))
 
 
