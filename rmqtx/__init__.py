@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         UnsafeStore,
         UnwritableFile,
     )
+    from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
     from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
-    from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
     from rmqtx.verdicts.model.verdict_words import Advice, State
 
     __version__: str
@@ -109,7 +109,7 @@ _HOMES = {
         ("Diagnosis", "Finding", "Half", "Op", "Record", "SimulatedCheck", "TraceLine", "Transaction"), f"{_API}.rows"
     ),
     **dict.fromkeys(("NoAnswer", "Refused", "RemotingError", "Unreachable"), _REMOTING_ERRORS),
-    **dict.fromkeys(("Credentials", "RemotingSettings"), "rmqtx.remoting.protocol.settings"),
+    **dict.fromkeys(("Credentials", "RemotingSettings"), "rmqtx.remoting.protocol.connection_settings"),
     "Rows": f"{_API}.results", "Stores": f"{_API}.stores", "open": f"{_API}.stores",
     "Advice": "rmqtx.verdicts.model.verdict_words", "State": "rmqtx.verdicts.model.verdict_words",
 }

@@ -21,7 +21,7 @@ from rmqtx.readers.model.errors import (
     RmqtxError,
 )
 from rmqtx.readers.model.own_process import begin_loading, begin_own_process
-from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx.repairs.receipts.act_words import PLANNED
 from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import CommandTree, HelpfulGroup
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams

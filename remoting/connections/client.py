@@ -11,9 +11,9 @@ from rmqtx.remoting.connections.connection import Connection, Request, SentReque
 from rmqtx.remoting.connections.refusals import checked as checked
 from rmqtx.remoting.connections.refusals import refusal as refusal
 from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 
 #: Requests under way at once in a batch.
 WINDOW = 16

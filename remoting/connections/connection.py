@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from rmqtx.remoting.connections.transport import open_stream
 from rmqtx.remoting.protocol.codes import IS_ONEWAY, RequestCode
+from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
 from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, RemotingError, Unreachable
 from rmqtx.remoting.protocol.frames import Frame, FrameReader, encoded
-from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 
 _OPAQUE_MAX = (1 << 31) - 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile
-from rmqtx.remoting.protocol.settings import Credentials
+from rmqtx.remoting.protocol.connection_settings import Credentials
 
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "RMQTX_ACCESS_KEY", "RMQTX_SECRET_KEY", "RMQTX_SECURITY_TOKEN"
 

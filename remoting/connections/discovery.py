@@ -10,9 +10,9 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Request
-from rmqtx.remoting.protocol.addresses import is_address
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.connection_settings import is_address
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
 from rmqtx.remoting.protocol.frames import Frame, parsed_json, parsing
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Container
 
 from rmqtx.remoting.connections.connection import Request
-from rmqtx.remoting.protocol.codes import NAMES, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.codes import ADVICE, NAMES, RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.meanings import ADVICE
 
 #: Code 1 is used for most errors: only the remark shows that something does not exist (the same from 4.9.7 to 5.5.0).
 _NOT_THERE: dict[int, re.Pattern[str]] = {

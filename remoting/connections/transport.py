@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rmqtx.readers.model.errors import BadRequest, UnreadableFile
-from rmqtx.remoting.protocol.addresses import host_and_port
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings, host_and_port
 from rmqtx.remoting.protocol.errors import Unreachable
-from rmqtx.remoting.protocol.settings import RemotingSettings
 
 _READ_BYTES = 1 << 18
 #: How long the system sends data again that the other side does not acknowledge.

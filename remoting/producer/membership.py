@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from rmqtx.remoting.producer.producer import Check, Member, our_client_id
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import RemotingError
-from rmqtx.remoting.protocol.settings import RemotingSettings
 
 #: Official clients send a heartbeat every 30 s; a broker drops a client after 120 s of silence.
 HEARTBEAT_MS = 10_000

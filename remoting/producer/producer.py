@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from rmqtx.remoting.connections.connection import Connection, Request, Value
 from rmqtx.remoting.connections.refusals import checked
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import BadFrame
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 
 #: Prefix of the client ids of rmqtx, which distinguishes them from the application's processes in a list of producers.
 OUR_CLIENTS = "rmqtx@"

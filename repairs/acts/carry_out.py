@@ -16,14 +16,12 @@ from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
-from rmqtx.repairs.acts.course import Course
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.named_copies import record_to_name, with_named_copy
-from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct, Course
 from rmqtx.repairs.acts.wait_for_effect import prove
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message

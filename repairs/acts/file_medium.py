@@ -32,7 +32,7 @@ from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
 from rmqtx.repairs.changes.execution import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.receipts import APPEND, Receipt, Request
 from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.repairs.records.record_writer import (

@@ -21,9 +21,9 @@ from rmqtx.readers.store.store import (
     Store,
 )
 from rmqtx.repairs.acts.situation import Situation
-from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
 from rmqtx.repairs.changes.in_progress_mark import require_nothing_begun
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.changes.store_lock import require_not_mapped
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.records.record_writer import (
     RecordDraft,
     WritingRules,

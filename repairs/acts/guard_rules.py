@@ -28,7 +28,7 @@ from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.redelivery_rules import Found, not_over
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.check_rules import is_expired
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG

@@ -29,8 +29,7 @@ from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.check_ahead import CheckAhead, check_of_broker
-from rmqtx.repairs.acts.claims import Claims, claimed
-from rmqtx.repairs.acts.group_watch import GroupWatch, Others
+from rmqtx.repairs.acts.claims import Claims, GroupWatch, Others, claimed
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.named_copies import newest_of, newest_records
 from rmqtx.repairs.acts.situation import (

@@ -12,7 +12,7 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import draft_of, has_readable_body, property_values
 from rmqtx.verdicts.model.transaction import Copy, OpMark, Transaction, newest_first
 

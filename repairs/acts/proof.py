@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rmqtx.repairs.acts.named_copies import fresh_offset_marks
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
+from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
 from rmqtx.verdicts.model.verdict_words import State

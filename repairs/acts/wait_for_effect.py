@@ -19,8 +19,7 @@ from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.verdicts.model.verdict_words import NextEvent, State

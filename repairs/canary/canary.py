@@ -27,7 +27,7 @@ from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.transaction import Transaction, Witness
 

@@ -6,6 +6,10 @@ released as soon as the process closes any other descriptor of the file, which e
 
 A store that had no `lock` (copies, brokers before 4.0) has none again afterwards, unless another process has opened it
 meanwhile: a broker opens the file when it begins to start, and locks it later.
+
+A broker before 4.0 takes no lock, but it maps the files of its log into memory. A broker that stopped cleanly has
+removed `abort`, so only a store with that file needs this test. The test covers the processes of this machine, and can
+read only those of its own user: a Java process of another user is reported.
 """
 
 from __future__ import annotations
@@ -20,9 +24,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rmqtx.readers.model.errors import NotAStore, StoreInUse, UnwritableFile
-from rmqtx.readers.store.store import OWN_LOCKS, OWN_PREFIX, lock_holder
-from rmqtx.repairs.changes.brokers_without_lock import command_of
+from rmqtx.readers.model.errors import NotAStore, StoreInUse, UnsafeStore, UnwritableFile
+from rmqtx.readers.store.store import OWN_LOCKS, OWN_PREFIX, Store, lock_holder
 from rmqtx.repairs.changes.file_operations import open_lock_file
 
 _BUSY = (errno.EAGAIN, errno.EACCES)
@@ -34,6 +37,7 @@ _guard = threading.RLock()
 _held: dict[tuple[int, int], int] = {}
 #: Locks held by this process, of stores that had none before.
 _new: set[tuple[int, int]] = set()
+_Identity = tuple[int, int, int]
 
 
 @contextmanager
@@ -245,3 +249,67 @@ def _take(descriptor: int, place: Path, kind: int) -> None:
                 advice="copy the store to a local file system",
             ) from error
         raise UnwritableFile(f"cannot lock {place}: {error.strerror}", file=place) from error
+
+
+def require_not_mapped(store: Store, processes: Path = _PROCESSES) -> None:
+    """Refuse a store whose log a process has mapped, or a Java process of another user may have mapped.
+
+    `processes`: the directory where the kernel lists processes.
+    Raises: StoreInUse; UnsafeStore where this is unknown.
+    """
+    if not store.aborted:
+        return
+    if not processes.is_dir():
+        raise UnsafeStore(
+            f"cannot find out on this system whether the broker of {store.root} runs: it is older than 4.0, which "
+            "takes no lock, and there is a file abort",
+            advice="copy the store, and act on the copy on a machine with /proc",
+        )
+    wanted = set(_identities(store))
+    hidden = []
+    for directory in processes.iterdir():
+        if not directory.name.isdecimal() or int(directory.name) == os.getpid():
+            continue
+        try:
+            text = (directory / "maps").read_text(errors="replace")
+        except PermissionError:
+            if command_of(directory) == "java":
+                hidden.append(directory.name)
+            continue
+        except OSError:  # it has ended meanwhile
+            continue
+        if wanted & set(_mapped(text)):
+            raise StoreInUse(
+                f"{store.root} is in use by process {directory.name}",
+                advice="stop its broker first, or act live: -n HOST:PORT",
+            )
+    if hidden:
+        raise UnsafeStore(
+            f"cannot find out whether process {hidden[0]} (java of another user) runs on {store.root}: its broker is "
+            "older than 4.0, which takes no lock, and there is a file abort",
+            advice="run rmqtx as the broker's user, or as root",
+        )
+
+
+def _identities(store: Store) -> Iterator[_Identity]:
+    for segment in store.commit_log:
+        status = Path(segment.file).stat()
+        yield os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+
+
+def _mapped(text: str) -> Iterator[_Identity]:
+    """The files of a process's memory map: address, permissions, offset, device, inode, path."""
+    for line in text.splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) < 6 or parts[4] == "0":
+            continue
+        major, _, minor = parts[3].partition(":")
+        yield int(major, 16), int(minor, 16), int(parts[4])
+
+
+def command_of(directory: Path) -> str:
+    """Return the name of a process's program, by its directory in /proc; empty if it is unknown."""
+    try:
+        return (directory / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""

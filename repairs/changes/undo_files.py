@@ -34,20 +34,26 @@ from rmqtx.readers.model.tables import column
 from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero
 from rmqtx.repairs.changes.file_operations import Attributes, FileOperations, writing
 from rmqtx.repairs.changes.fingerprints import FilePrint
-from rmqtx.repairs.changes.undo_forms import END_FORM, STATE_FORM, EditValues, UndoHead, edit_of, head_of, print_of
 from rmqtx.repairs.changes.undo_frames import (
     AFTER,
     BEFORE,
     EDIT,
     END,
+    END_FORM,
     HEAD,
     MAGIC,
     POSITION,
     PRINT,
     STATE,
+    STATE_FORM,
+    EditValues,
     Frames,
     FrameWriter,
+    UndoHead,
+    edit_of,
     encoded,
+    head_of,
+    print_of,
     torn,
 )
 from rmqtx.repairs.receipts.receipts import whoever

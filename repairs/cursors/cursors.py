@@ -28,8 +28,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt
 from rmqtx.verdicts.audit.local_audit import audit

@@ -10,8 +10,7 @@ from rmqtx.remoting.live.lookups import lookup
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.holds.changes import CheckedChange
 from rmqtx.repairs.holds.open_halves import read_open_halves
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.model.verdict_words import State
 

@@ -26,8 +26,7 @@ from rmqtx.repairs.holds.standing_holds import (
     Hold,
     looks_held,
 )
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
 from rmqtx.verdicts.check.check_rules import is_expired

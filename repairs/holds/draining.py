@@ -20,7 +20,7 @@ from rmqtx.repairs.holds.after_a_round import discarded_of, discarded_words
 from rmqtx.repairs.holds.changes import CheckedChange
 from rmqtx.repairs.holds.open_halves import UnsettledHalf, read_open_halves
 from rmqtx.repairs.holds.standing_holds import REJECT
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 
 #: Between two readings of a broker.

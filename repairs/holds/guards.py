@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Version, dotted
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.holds.standing_holds import CHECK_MAX, OP_BATCH, REJECT, Hold, looks_drained, looks_held
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 
 #: Transactions that a refusal names.
 _NAMED_MAX = 5

@@ -13,9 +13,8 @@ from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
+from rmqtx.repairs.plans.draft_plan import is_live_store, staleness
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import Standing, standing_of

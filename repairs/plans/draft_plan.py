@@ -1,30 +1,155 @@
-"""Drafts of plans: a step for each transaction that passes the guards, and why the others have none."""
+"""Drafts of plans: a step for each transaction that passes the guards, and why the others have none.
+
+A step is also compared with the transaction when it is applied: it must be unchanged.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanStore, RecordPlace, Step
-from rmqtx.repairs.receipts.plan_rows import fingerprint, step_of
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
+from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanStore, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, fingerprint, step_of
 from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.audit.provenance import Provenance, StoreProvenance, tool
 from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
+__all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
+
+#: Guards that depend on the moment of the act: a plan is made without them, `apply` applies them.
+ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
+#: Guards whose refusal makes no step impossible: the operator may override them when the plan is applied.
+OVERRIDDEN_WHEN_APPLIED = ("op-in-memory", "traced-rollback")
+_WORDS = {
+    "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
+    "half_copies": "a half copy",
+}  # fmt: skip
 _SETTLED = ("done", "not_done")
+
+
+def step_of_situation(situation: Situation, action: ActKind, reason: str, reason_from: str) -> Step:
+    """Return the plan step for a transaction in its present situation."""
+    half, discard = situation.half_copy, situation.discard_copy
+    return step_of(
+        situation.transaction, action, reason, reason_from,
+        half_copy=None if half is None else half.place(),
+        discard_copy=None if discard is None else discard.place(),
+    )
+
+
+def live_plan_store(broker: Broker) -> PlanStore:
+    """Return the state of a live broker for a plan.
+
+    Shape: a row of PLAN_STORES without segments, because a live broker's files cannot be read.
+    Raises: Unreachable, NoAnswer, Refused.
+    """
+    has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
+
+    def cursor(topic: str) -> list[PlanCursor] | None:
+        offset = broker.consumer_offset(CHECK_GROUP, topic) if has_half_topic else None
+        return None if offset is None else [{"queue_id": 0, "next_queue_offset": offset}]
+
+    return {
+        "store": broker.root, "taken_time_ms": time.time_ns() // 1_000_000, "aborted": False, "broker_process": None,
+        "half_cursors": cursor(HALF_TOPIC), "op_cursors": cursor(OP_TOPIC), "segments": [],
+    }  # fmt: skip
+
+
+def is_live_store(store: Mapping[str, Any]) -> bool:
+    """Whether a row of PLAN_STORES is of a live broker: it has a name and an address, and no files."""
+    return not store["segments"] and "@" in store["store"]
+
+
+def staleness(
+    step: Step,
+    row: Transaction | None,
+    read: Callable[[RecordPlace], NamedRecord | None],
+    *,
+    is_exact: bool = False,
+    is_same_store: bool = True,
+) -> str | None:
+    """Return how a transaction differs from what a step of a plan relied on; None where it does not.
+
+    `row`: the transaction as it is now, None where it is not found; `read` returns the record at a place as it is now.
+    A half copy that the check put back meanwhile makes no difference, unless `is_exact`. `is_same_store`: whether plan
+    and row use the same names for stores; a plan made from files is compared with the live broker by offsets alone.
+    """
+    if row is None:
+        return "its records no longer exist"
+    names = PLACE if is_same_store else PLACE[1:]
+    planned = {kind: _places((asdict(one) for one in step.witnesses), names, kind) for kind in WITNESSES.values()}
+    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
+        now = _places((asdict(one) for one in getattr(row, column)), names)
+        if kind == "half_copy" and not is_exact:
+            continue
+        if appeared := now - planned[kind]:
+            return f"{_WORDS[column]} appeared since the plan was made: {_where(next(iter(appeared)), names)}"
+        if gone := planned[kind] - now:
+            return f"{_WORDS[column]} that the plan relies on is missing: {_where(next(iter(gone)), names)}"
+    if row.state != step.state:
+        return f"its state is now {row.state}, and the plan relies on {step.state}"
+    return _record_differs(step, row, read, is_same_store=is_same_store)
+
+
+def _record_differs(
+    step: Step,
+    row: Transaction,
+    read: Callable[[RecordPlace], NamedRecord | None],
+    *,
+    is_same_store: bool,
+) -> str | None:
+    """How the record that the step names differs from the plan; None where it does not."""
+    is_resume, planned = step.action == ActKind.RESUME, step.named
+    assert planned is not None  # a plan without it is refused
+    word = "discard copy" if is_resume else "half copy"
+    copies = row.discard_copies if is_resume else row.half_copies
+    is_moved = not is_same_store and copies
+    found = read(replace(planned, store=newest_first(copies)[0].store) if is_moved else planned)
+    where = f"{planned.queue_offset} at commit-log offset {planned.commit_log_offset}"
+    if found is None:
+        return f"the {word} that the plan names can no longer be read: {where}"
+    for name, noun in (("queue_offset", "queue offset"), ("length_bytes", "length"), ("body_crc", "CRC of the body")):
+        wanted, actual = getattr(planned, name), getattr(found, name)
+        if wanted is not None and _number(wanted) != _number(actual):
+            return f"the {word} {where} has a different {noun}: {actual}, in the plan {wanted}"
+    return None
+
+
+def _number(value: int) -> int:
+    return value & 0x7FFFFFFF  # brokers keep a CRC without its top bit, some in a signed field
+
+
+def _places(
+    entries: Iterable[Mapping[str, Any]], names: tuple[str, ...], kind: str | None = None
+) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        tuple(entry[name] for name in names) for entry in entries if kind is None or entry["kind"] == kind
+    )
+
+
+def _where(place: tuple[Any, ...], names: tuple[str, ...]) -> str:
+    values = dict(zip(names, place, strict=True))
+    store = f" of {values['store']}" if "store" in values else ""
+    return (
+        f"queue {values['queue_id']}, queue offset {values['queue_offset']}, "
+        f"commit-log offset {values['commit_log_offset']}{store}"
+    )
 
 
 @dataclass(slots=True)

@@ -1,18 +1,22 @@
-"""What a plan is drafted from: rows of transactions, the facts that guards need, and fingerprints of the stores."""
+"""What a plan is drafted from: rows of transactions, the facts that guards need, and fingerprints of the stores.
+
+The rows are those of a condition, or those that some ids, message ids or business keys refer to.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.identities import NameForms
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.identities import NAMES_ADVICE, NameForms
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.outputs import refuse_inside
 from rmqtx.readers.store.store import Store
@@ -22,9 +26,8 @@ from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.repairs.acts.file_situations import file_situations
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.situation import Situation
-from rmqtx.repairs.plans.named_transactions import Completed, identities
-from rmqtx.repairs.plans.plan_steps import live_plan_store
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.plans.draft_plan import live_plan_store
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PlanStore
 from rmqtx.repairs.receipts.plan_rows import fingerprint
 from rmqtx.verdicts.audit.local_audit import audit
@@ -34,6 +37,14 @@ from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import Advice, State
+
+if TYPE_CHECKING:
+    from rmqtx.readers.model.reading import Reading
+
+#: Completes a command that an error names, for example with the options of the command that failed.
+Completed = Callable[[str], str]
+
+_SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +219,56 @@ def named_at_brokers(brokers: Sequence[Broker], ids: Sequence[str], completed: C
         return live_lookups.show(brokers, name, forms=forms, columns=("transaction_id",))
 
     return identities(ids, shown, where, completed=completed)
+
+
+def identities(
+    ids: Sequence[str], show: Callable[[str, bool], Reading], where: str, arguments: str = "", *,
+    completed: Completed = str,
+) -> list[str]:
+    """Return the transaction ids for some ids, message ids or keys, each once.
+
+    `show`: rows of the transactions with an id or key, or, on request, with an id that begins or ends so.
+    `where`: where it reads, for messages. `arguments`: options that make another command read there; `completed` adds
+    others.
+    Raises: NoSuchTransaction, with all that are not found; BadRequest for a part of an id, and if a key matches
+            several transactions.
+    """
+    found: list[str] = []
+    missing: list[str] = []
+    others = ""
+    for name in dict.fromkeys(ids):
+        try:
+            named = show(name, False).table()["transaction_id"].to_pylist()
+        except NoSuchTransaction as error:
+            missing.append(name)
+            others += str(error.actual or "")
+            continue
+        if len(named) > 1:
+            raise BadRequest(
+                f"{len(named)} transactions match {name!r}",
+                advice=f"give a transaction id; list them: {completed(f'rmqtx show {quoted(name)}{arguments}')}",
+            )
+        found += named
+    for name in missing:
+        _refuse_short(name, show)
+    if missing:
+        raise NoSuchTransaction(
+            f"no transaction {', '.join(missing)} {where}{others}",
+            advice=NAMES_ADVICE,
+        )
+    return list(dict.fromkeys(found))
+
+
+def _refuse_short(name: str, show: Callable[[str, bool], Reading]) -> None:
+    """Refuse a part of an id, as tables print it, with the whole id: an act on a guess would be final.
+
+    Raises: BadRequest.
+    """
+    try:
+        found = show(name, True).table()["transaction_id"].to_pylist()
+    except NoSuchTransaction:
+        return
+    if len(found) == 1:
+        raise BadRequest(f"{name!r} is a part of an id", advice=f"acts take whole ids, here it is: {found[0]}")
+    shown = ", ".join(found[:_SHOWN_MAX]) + (f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else "")
+    raise BadRequest(f"{name!r} is a part of {len(found)} ids", advice=f"acts take whole ids: {shown}")

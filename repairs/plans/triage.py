@@ -21,7 +21,7 @@ from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile, Unwr
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.receipts import whoever
 
 #: What an answer may be besides an act: not answered now, and an answer that was taken back.

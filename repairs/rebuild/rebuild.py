@@ -27,8 +27,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.version_signs import rust_mark
-from rmqtx.repairs.changes.clones import COMMIT_LOG
-from rmqtx.repairs.changes.file_copies import copy_tree
+from rmqtx.repairs.changes.clones import COMMIT_LOG, copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside
 from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within, write_at
 from rmqtx.repairs.changes.store_lock import store_shared

@@ -24,7 +24,7 @@ from rmqtx.readers.model.declared_json import JsonForm, needed, parsed, shown
 from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
-from rmqtx.repairs.receipts.act_outcome import STANDINGS, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import STANDINGS, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.receipts import RECHECK_FORM, Receipt, Recheck, receipt_of
 from rmqtx.verdicts.export.folder import on_disk
 

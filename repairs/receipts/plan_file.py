@@ -22,7 +22,7 @@ import pyarrow as pa
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.tables import column
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.verdicts.model.verdict_words import State
 
 PLAN_VERSION = 1

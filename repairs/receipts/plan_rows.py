@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.store.store import Store
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PlanCursor, PlanStore, RecordPlace, Step, StepWitness
 from rmqtx.verdicts.audit.provenance import StoreProvenance
 from rmqtx.verdicts.model.transaction import Transaction

@@ -1,7 +1,7 @@
 """The receipt of one act: who did what to which transaction and why, the requests, and the state before and after.
 
 A receipt is written to the journal twice: before the request is sent, and at the end. It never contains a secret:
-fields of a request that authenticate the sender are left out.
+fields of a request that authenticate the sender are left out. The outcomes of acts give the exit status.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
-from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import OF_SETTINGS, OUTCOMES, STANDINGS, ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace, StepWitness
 from rmqtx.verdicts.audit.provenance import tool
 
@@ -140,6 +140,13 @@ RECHECK_FORM = JsonForm(
     ),
     is_open=True,
 )
+#: Exit status by outcome. A resume is only accepted; other effects must be seen.
+STATUS_OF_OUTCOME = {
+    ActOutcome.PROVED: exit_status.DONE, ActOutcome.REFUSED_BY_GUARD: exit_status.REFUSED_BY_GUARD,
+    ActOutcome.REFUSED_BY_BROKER: exit_status.REFUSED_BY_BROKER, ActOutcome.NOT_SENT: exit_status.UNREACHABLE,
+    ActOutcome.ACCEPTED: exit_status.UNKNOWN_OUTCOME, ActOutcome.UNKNOWN: exit_status.UNKNOWN_OUTCOME,
+    ActOutcome.CONTRADICTED: exit_status.UNKNOWN_OUTCOME,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -367,3 +374,13 @@ def _text(value: object) -> str:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def status_of(receipts: Iterable[Receipt], *, is_proof_wanted: bool) -> int:
+    """Return the exit status for some receipts."""
+    return exit_status.combined(
+        exit_status.DONE if receipt.outcome == ActOutcome.ACCEPTED and (
+            not is_proof_wanted or (receipt.action == ActKind.RESUME and receipt.witnesses_after)
+        ) else STATUS_OF_OUTCOME[receipt.outcome]
+        for receipt in receipts
+    )  # fmt: skip

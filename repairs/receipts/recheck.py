@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
-from rmqtx.repairs.receipts.act_kind import OF_SETTINGS, ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import OF_SETTINGS, ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import SEND, SET_CURSOR, Receipt, Recheck, whoever

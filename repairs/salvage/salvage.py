@@ -26,7 +26,7 @@ from rmqtx.readers.old_tables.beside_tables import has_tables
 from rmqtx.readers.queues.slot_files import SIMPLE
 from rmqtx.readers.storage.segments import is_dledger
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
-from rmqtx.repairs.changes.file_copies import copy_file, copy_tree
+from rmqtx.repairs.changes.clones import copy_file, copy_tree
 from rmqtx.repairs.changes.fingerprints import require_links_inside
 from rmqtx.repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from rmqtx.repairs.rebuild.queues import QueueBuilder

@@ -10,8 +10,7 @@ from typing import Protocol
 from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.identities import keys_of
 from rmqtx.readers.model.tables import TRANSACTIONS
-from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
+from rmqtx.repairs.receipts.act_words import ANSWERED, ActKind
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import State

@@ -10,8 +10,7 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.receipts.act_kind import ANSWERED, ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
+from rmqtx.repairs.receipts.act_words import ANSWERED, OUTCOMES, ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer
 from rmqtx.verdicts.model.transaction import Transaction

@@ -27,13 +27,11 @@ from rmqtx.repairs.plans.approval import approval
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted, plan_of
 from rmqtx.repairs.plans.known_plan import KnownPlan
 from rmqtx.repairs.plans.plan_sources import AskedAs, PlanSource, rows_for, selectable
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Step
 from rmqtx.repairs.receipts.plan_file import Plan as PlanContent
-from rmqtx.repairs.receipts.receipt_status import status_of
-from rmqtx.repairs.receipts.receipts import Receipt, table, whoever
+from rmqtx.repairs.receipts.receipts import Receipt, status_of, table, whoever
 from rmqtx.repairs.receipts.recheck import record_recheck
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.transaction import Transaction

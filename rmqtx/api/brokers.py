@@ -23,9 +23,8 @@ from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
 from rmqtx.remoting.live.half_and_op_tables import read_halves, read_ops
 from rmqtx.remoting.live.lookups import audit, lookup, pending, show
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
-from rmqtx.remoting.protocol.addresses import several
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings, several
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.plans.plan_sources import LivePlanSource
 from rmqtx.verdicts.model.reading import VerdictReading

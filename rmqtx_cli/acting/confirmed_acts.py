@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
-from rmqtx.repairs.acts.course import Course
 from rmqtx.repairs.acts.guards import overridden
-from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct, Course
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.receipts.act_kind import DELIVERING, ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipt_status import STATUS_OF_OUTCOME, status_of
-from rmqtx.repairs.receipts.receipts import RECEIPTS, table
+from rmqtx.repairs.receipts.receipts import RECEIPTS, STATUS_OF_OUTCOME, status_of, table
 from rmqtx_cli.acting.acted_on import ActedOn
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.options.asking import agreed

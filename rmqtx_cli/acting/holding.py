@@ -12,10 +12,8 @@ from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
 from rmqtx.repairs.holds.changes import CheckedChange, change_settings
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
-from rmqtx.repairs.receipts.receipt_status import status_of
-from rmqtx.repairs.receipts.receipts import RECEIPTS, table
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
+from rmqtx.repairs.receipts.receipts import RECEIPTS, status_of, table
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions

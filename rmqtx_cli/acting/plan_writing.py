@@ -1,20 +1,31 @@
-"""Writes plans: the file, its steps as rows, and what the guards refuse, in the words of the guards."""
+"""Opens what a plan is drafted from, and writes plans: the file, its steps as rows, and what the guards refuse.
+
+Refusals are in the words of the guards. A plan has no `Source` (`rmqtx_cli/sources/source.py`): it prints no line about
+each store, chooses no engine, and needs facts that no table has.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.guard_rules import are_proxies
+from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.plans.draft_plan import PlanDraft, plan_of
-from rmqtx.repairs.plans.plan_sources import AskedAs, PlanSource
-from rmqtx_cli.options.next_commands import with_places
+from rmqtx.repairs.plans.plan_sources import AskedAs, FilePlanSource, LivePlanSource, PlanSource
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.next_commands import carried, with_places
+from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.pages.plan_page import apply_command
+from rmqtx_cli.sources.live_brokers import open_live
+from rmqtx_cli.sources.opening import open_stores
 from rmqtx_cli.sources.provenance import asked_options
+from rmqtx_cli.sources.source import refuse_file_options
 from rmqtx_cli.words import say
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -28,6 +39,25 @@ if TYPE_CHECKING:
 
 #: Most refused transactions that are printed one by one; more only with --verbose.
 _REFUSED_SHOWN_MAX = 10
+
+
+@contextmanager
+def plan_inputs(
+    stores: Sequence[str], files: StoreOptions, live: LiveOptions, advice: str
+) -> Iterator[PlanSource]:
+    """Open the brokers or the stores that the command line names, for the duration of the block.
+
+    Raises: BadRequest for both or neither, with the advice, and for options of files with live brokers; NotAStore,
+            SourceError, RemotingError.
+    """
+    if live.instead_of(stores, advice):
+        refuse_file_options(files)
+        with open_live(live) as opened:
+            medium = LiveMedium(opened.brokers, opened.members)
+            yield LivePlanSource(opened.brokers, opened.members, medium, carried)
+    else:
+        opened_stores = open_stores(stores, files)
+        yield FilePlanSource(opened_stores.stores, opened_stores.settings_of)
 
 
 def plan_from(context: typer.Context, draft: PlanDraft, source: PlanSource) -> Plan:

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow
 from rmqtx.verdicts.deadlines.deadline import deadline_of

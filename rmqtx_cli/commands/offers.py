@@ -11,7 +11,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.live.producer_list import PRODUCERS
 from rmqtx.repairs.acts.guards import GUARDS
 from rmqtx.repairs.holds.guards import HOLD_GUARDS
-from rmqtx.repairs.holds.listed_holds import HOLDS
+from rmqtx.repairs.holds.standing_holds import HOLDS
 from rmqtx.repairs.receipts.receipts import RECEIPTS
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES

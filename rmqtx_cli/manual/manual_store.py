@@ -9,8 +9,8 @@ import pyarrow as pa
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.tables import ALL_TABLES
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
-from rmqtx.repairs.receipts.act_outcome import STANDINGS
+from rmqtx.repairs.receipts.act_words import OUTCOMES as RECEIPT_OUTCOMES
+from rmqtx.repairs.receipts.act_words import STANDINGS
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.model.verdict_words import ADVICE, NONE_YET, STATES
 from rmqtx.verdicts.transactions.diff import CHANGES

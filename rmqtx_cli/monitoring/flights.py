@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
-from rmqtx_cli.monitoring.prometheus import as_text, of_run
+from rmqtx_cli.monitoring.metrics import as_text, of_run
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import duration_text, time_text
 

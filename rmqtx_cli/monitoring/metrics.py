@@ -1,12 +1,16 @@
-"""The metrics of rmqtx: names, kinds, labels and meanings, declared once for textfiles, the exporter and dashboards."""
+"""The metrics of rmqtx: names, kinds, labels and meanings, declared once for textfiles, the exporter and dashboards.
+
+Their text is that of Prometheus, as node_exporter's textfile collector takes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rmqtx.verdicts.model.verdict_words import State
+from rmqtx_cli.words.text import fully_escaped
 
 
 class Kind(StrEnum):
@@ -160,3 +164,28 @@ METRICS = (*OF_CHECK, *OF_PROBE, *OF_STORES, *OF_EXPORTED_STORES, *OF_EXPORTER)
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 #: What the exporter serves, in this order.
 EXPORTED: Sequence[Metric] = (*OF_EXPORTER, *OF_STORES, *OF_EXPORTED_STORES)
+
+
+def as_text(samples: Samples) -> str:
+    """Return the whole file, with the metrics that are among the samples, also those without any sample."""
+    return "".join(
+        f"{line}\n" for metric in METRICS if metric.name in samples for line in _lines(metric, samples)
+    )
+
+
+def of_run(what: str, status: int, now_ms: int) -> Samples:
+    """Return the samples of every run of a check or a probe, also of one that failed."""
+    return {f"rmqtx_{what}_status": [({}, status)], f"rmqtx_{what}_timestamp_seconds": [({}, now_ms / 1000)]}
+
+
+def _lines(metric: Metric, samples: Samples) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.meaning}"
+    yield f"# TYPE {metric.name} {metric.kind}"
+    for labels, value in samples[metric.name]:
+        pairs = ",".join(_label(name, labels[name]) for name in metric.labels if labels.get(name))
+        yield f"{metric.name}{f'{{{pairs}}}' if pairs else ''} {value!r}"
+
+
+def _label(name: str, value: str) -> str:
+    text = fully_escaped(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{text}"'

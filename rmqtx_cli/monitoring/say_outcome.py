@@ -7,8 +7,8 @@ from collections import Counter
 
 from rmqtx.verdicts.model.verdict_words import State, Strength
 from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
+from rmqtx_cli.monitoring.metrics import as_text, of_run
 from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
-from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.monitoring.samples import store_samples
 from rmqtx_cli.pages.causes import STRENGTH_WORDS
 from rmqtx_cli.pages.headlines import IF_STARTED

@@ -16,7 +16,7 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.readers.model.own_process import begin_own_process
-from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx.repairs.receipts.act_words import PLANNED
 from rmqtx_cli.options.configuration import configuration, own_store
 
 #: At most this many ids are offered, if they are found within this time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 
 #: Options by purpose, in the order of the page; an option that no group lists is in the section "Options".
 #: The names are those of the parameters, as commands declare them.

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx.repairs.receipts.act_kind import PLANNED
+from rmqtx.repairs.receipts.act_words import PLANNED
 from rmqtx_cli.words.times import known_time_ms, time_text
 
 #: The parsed command line of this run, as Typer has it; None in a program that calls no command. The only way past the

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Annotated
 
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.releases import dotted, parse_version, release_before, release_text
+from rmqtx.readers.storage.places import is_uri
 from rmqtx_cli.options import completion
-from rmqtx_cli.options.output_places import parse_output
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
+
+
+class OutputFolder(PosixPath):
+    """A folder as it was typed. `place`: its path or URI."""
+
+    place: str
+
+
+def parse_output(text: str) -> Path:
+    """Return the place that `-o` names.
+
+    Shape: an OutputFolder for an existing folder, for a name that ends in a slash, and for a URI.
+    """
+    if not (text.endswith("/") or is_uri(text) or Path(text).is_dir()):
+        return Path(text)
+    folder = OutputFolder(text)
+    folder.place = text
+    return folder
 
 
 class OutputFormat(StrEnum):

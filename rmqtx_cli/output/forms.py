@@ -14,7 +14,7 @@ from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetFo
 from rmqtx_cli.options.options import OutputFormat, RowForm
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
-from rmqtx_cli.output.port_kinds import Port
+from rmqtx_cli.output.port import Port
 from rmqtx_cli.output.views import View
 
 #: The formats of an export; tables are for people, and a JSON list cannot be continued.

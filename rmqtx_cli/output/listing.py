@@ -1,37 +1,44 @@
-"""Writes a reading: chooses rows and columns, writes them, prints notes and findings, and returns the exit status."""
+"""Writes a reading: chooses and sorts rows, chooses columns, writes them, prints notes, and returns the exit status.
+
+Sort orders name columns that `--sort` names as tables or `--fields` do.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.readers.model import exit_status
+from rmqtx.readers.model.columns import rows_in_order
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import is_time
 from rmqtx.readers.model.reading import NoteKind, Reading
 from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
-from rmqtx_cli.options.columns import chosen_columns
+from rmqtx_cli.options.columns import ALSO_CALLED, chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
 from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
-from rmqtx_cli.output.ordering import SortOrder, ordered, parse_orders
 from rmqtx_cli.output.port import chosen_format, open_port, other_suffix
 from rmqtx_cli.output.views import View, plain_view
 from rmqtx_cli.words import progress
+from rmqtx_cli.words.near import nearest_column
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
+    from rmqtx_cli.output.port import StreamingPort
 
-    from rmqtx_cli.output.port_kinds import StreamingPort
-
-
+#: A duration until an event: the smallest first.
+_UNTIL = "discard_in_ms"
+_KEY = "sort key {}"
 #: Rows of a table that are held until all are read, so that a line about all of them can be printed above.
 _HELD_ROWS_MAX = 1_000
 #: Lines of a terminal that an answer, the head and the next prompt need.
@@ -39,6 +46,66 @@ _ANSWER_LINES = 8
 #: Rows that are held beyond a limit before they are sorted and cut to the limit.
 _SORTED_ROWS_MAX = 100_000
 _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """One column that rows are sorted by."""
+
+    column: str
+    is_descending: bool
+
+
+def parse_orders(text: str, schema: pa.Schema, heads: Mapping[str, str]) -> list[SortOrder]:
+    """The sort orders that `--sort` names. `schema`: with derived columns.
+
+    Raises: BadRequest for an unknown column, or one that cannot be sorted by.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise BadRequest("--sort names no column", advice=f"there are: {', '.join(schema.names)}")
+    return [_order(word, schema, heads) for word in words]
+
+
+def names_of(text: str | None) -> list[str]:
+    """The column names in a `--sort`, without their directions."""
+    return [word.strip().removeprefix("-") for word in (text or "").split(",") if word.strip()]
+
+
+def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
+    name = word.removeprefix("-")
+    known = (name, f"{name}_ms", heads.get(name, ""), ALSO_CALLED.get(name, ""))
+    column = next((one for one in known if one in schema.names), None)
+    if column is None:
+        raise BadRequest(f"--sort: no column {name!r}", advice=nearest_column(name, schema.names, heads))
+    kind = schema.field(column).type
+    is_words = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
+    if pa.types.is_nested(kind) and not is_words:
+        raise BadRequest(f"--sort: {name} is a list of records and cannot be sorted by", advice="name another column")
+    return SortOrder(column, word.startswith("-") != _largest_first(column))
+
+
+def _largest_first(column: str) -> bool:
+    """Whether the largest value is listed first: ages, counts, sizes."""
+    is_duration = column.endswith("_ms") and not is_time(column) and column != _UNTIL
+    return is_duration or column.endswith(("_count", "_bytes"))
+
+
+def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
+    """The rows, sorted; equal rows keep their order, null comes last."""
+    keys = []
+    for order in orders:
+        values = rows[order.column]
+        keys.append(pc.binary_join(values, ",") if pa.types.is_list(values.type) else values)
+    names = [_KEY.format(number) for number in range(len(keys))]
+    directions = ["descending" if order.is_descending else "ascending" for order in orders]
+    found = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, directions, strict=True)))
+    return rows.take(found)
+
+
+def oldest_first(rows: pa.Table) -> pa.Table:
+    """Transactions, oldest first; those of equal age by id, so that each run lists them in the same order."""
+    return rows_in_order(rows, ["half_store_time_ms", "transaction_id"])
 
 
 @dataclass(slots=True)

@@ -6,23 +6,94 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx_cli.options.next_commands import own_format
-from rmqtx_cli.options.options import OutputFormat, RowForm
-from rmqtx_cli.options.output_places import OutputFolder
+from rmqtx_cli.options.options import OutputFolder, OutputFormat, RowForm
 from rmqtx_cli.output.page import PagePort
-from rmqtx_cli.output.port_kinds import Port, StreamingPort, WriteBehind
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx_cli.output.views import View
+
+class Port(Protocol):
+    """An output for batches of one schema."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+
+    def finish(self) -> None:
+        """End the output; called once, after all rows."""
+
+
+class StreamingPort(Port, Protocol):
+    """A port whose rows can be flushed before the end."""
+
+    def flush(self) -> None:
+        """Flush everything that was written so far."""
+
+
+class WriteBehind:
+    """A port that writes a batch in a thread while the next one is made; at most one batch is under way.
+
+    Encoding is half the time of a long output, and encoders of columns run without Python's lock, so a second core can
+    do it. Use the port in a `with` block, which waits for the batch. An error of a write is raised by the next call.
+    Most outputs have one batch, and no thread.
+    """
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._is_begun = False
+        self._thread: ThreadPoolExecutor | None = None
+        self._writing: Future[None] | None = None
+
+    @property
+    def formulas_count(self) -> int:
+        """See `CsvPort`; 0 for other formats."""
+        return int(getattr(self._port, "formulas_count", 0))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the first batch, or begin to write a further one."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._port.write(batch)
+            return
+        self._wait()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "rmqtx-write")
+        self._writing = self._thread.submit(self._port.write, batch)
+
+    def flush(self) -> None:
+        """Flush everything that was written so far; the format can be streamed."""
+        self._wait()
+        cast("StreamingPort", self._port).flush()
+
+    def finish(self) -> None:
+        """End the output."""
+        self._wait()
+        self._port.finish()
+
+    def _wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def __enter__(self) -> WriteBehind:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
 
 
 class TimestampPort:

@@ -1,6 +1,7 @@
-"""All words of results with their descriptions.
+"""All words of results with their descriptions, and the settings that sentences of the output name.
 
-`rmqtx explain` and the manual page rmqtx-store(5) print the declarations that the readers use.
+`rmqtx explain` and the manual page rmqtx-store(5) print the declarations that the readers use. A test finds a setting
+that a sentence names and that is missing here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rmqtx.readers.log import dledger, record_layout
 from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.releases import ALWAYS, DEFAULTS, dotted
 from rmqtx.readers.model.tables import (
     ALL_TABLES,
     DLEDGER_ENTRIES,
@@ -32,8 +34,8 @@ from rmqtx.readers.store import checkpoint
 from rmqtx.remoting.live.producer_list import PRODUCERS
 from rmqtx.remoting.producer import unique_keys
 from rmqtx.remoting.protocol import frames
+from rmqtx.remoting.protocol.codes import MEANINGS as RESPONSE_MEANINGS
 from rmqtx.remoting.protocol.codes import ResponseCode
-from rmqtx.remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
 from rmqtx.repairs.acts.guards import GUARDS, Guard
 from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
@@ -41,9 +43,9 @@ from rmqtx.repairs.changes.undo_files import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
 from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
-from rmqtx.repairs.holds.listed_holds import HOLD_STATES, HOLDS
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
-from rmqtx.repairs.receipts.act_outcome import STANDINGS
+from rmqtx.repairs.holds.standing_holds import HOLD_STATES, HOLDS
+from rmqtx.repairs.receipts.act_words import OUTCOMES as RECEIPT_OUTCOMES
+from rmqtx.repairs.receipts.act_words import STANDINGS
 from rmqtx.repairs.receipts.case_events import CASE_EVENTS
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, SETTING_CHANGE
@@ -64,10 +66,45 @@ from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.columns_table import COLUMNS
 from rmqtx_cli.pages.installation import INSTALLATION
-from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
 
+_BROKER, _PROXY, _CLIENT = "broker.conf", "rmq-proxy.json", "a producer's client"
+
+#: Setting → where it is set, and what it does.
+SETTINGS: dict[str, tuple[str, str]] = {
+    "transactionTimeOut": (_BROKER, "milliseconds from its birth in which a half message is not checked; a message can "
+                           "have its own time (CHECK_IMMUNITY_TIME_IN_SECONDS)"),
+    "transactionCheckMax": (_BROKER, "how often the broker asks about a half message; the round after the last check "
+                            "discards it"),
+    "transactionCheckInterval": (_BROKER, "milliseconds between two rounds of the check"),
+    "transactionOpBatchInterval": (_BROKER, "milliseconds for which the broker collects decisions in memory before it "
+                                   "writes one op message (5.1.0 and later)"),
+    "fileReservedTime": (_BROKER, "hours after which the broker deletes a file of the log; a half message older than "
+                         "this is discarded without a check"),
+    "maxHashSlotNum": (_BROKER, "slots of the hash table in an index file"),
+    "maxIndexNum": (_BROKER, "entries of an index file"),
+    "diskSpaceWarningLevelRatio": (_BROKER, "how full the disk may be before the broker refuses messages"),
+    "enableMultiDispatch": (_BROKER, "whether a record is also put into the light queues that its properties name "
+                            "(4.9.3 and later)"),
+    "enableLmq": (_BROKER, "whether light queues exist; cursors are then in lmqConsumerOffset.json (4.9.3 and later)"),
+    "enableSlaveActingMaster": (_BROKER, "whether a slave acts for a lost master: it checks half messages and sends "
+                                "them to another broker (5.0.0 and later)"),
+    "enableRemoteEscape": (_BROKER, "whether an acting slave sends half messages to the master of another broker"),
+    "transientStorePoolEnable": (_BROKER, "whether records are written to a pool in memory first, and readable only "
+                                 "when they were copied to their file"),
+    "flushDiskType": (_BROKER, "ASYNC_FLUSH: a record is acknowledged before it is on the disk; SYNC_FLUSH: after"),
+    "commitIntervalCommitLog": (_BROKER, "milliseconds between two copies from the pool to the file "
+                                "(transientStorePoolEnable)"),
+    "brokerRole": (_BROKER, "ASYNC_MASTER, SYNC_MASTER or SLAVE"),
+    "forceVerifyPropCRC": (_BROKER, "whether a record needs a sound checksum in its properties"),
+    "rejectTransactionMessage": (_BROKER, "whether the broker refuses half messages"),
+    "autoCreateSubscriptionGroup": (_BROKER, "whether a consumer group that is not known may consume"),
+    "transRocksDBEnable": (_BROKER, "whether open transactions are kept in RocksDB (5.4.0 and later)"),
+    "transactionDataExpireMillis": (_PROXY, "milliseconds for which the proxy keeps the place of a half message: a "
+                                    "later decision finds no place"),
+    "compressMsgBodyOverHowmuch": (_CLIENT, "bytes from which a body is compressed"),
+}  # fmt: skip
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
     record_layout, consume_queue, consume_queue_extension, index, checkpoint, state_table, redo_log, rocksdb_queues,
@@ -126,6 +163,15 @@ TERMS: dict[str, str] = {
     "plan": "a file of actions: for each the transaction, the record that the decision names, the evidence and what "
     "must stay true",
 }
+
+
+def setting_lines(name: str) -> tuple[str, ...]:
+    """What a setting does, its defaults by release, and where it is set."""
+    place, text = SETTINGS[name]
+    defaults = [
+        str(value) if since == ALWAYS else f"{value} from {dotted(since)} on" for since, value in DEFAULTS.get(name, ())
+    ]
+    return (text, *([f"default: {', '.join(defaults)}"] if defaults else []), f"set in {place}")
 
 
 @dataclass(frozen=True, slots=True)

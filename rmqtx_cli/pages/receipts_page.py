@@ -7,8 +7,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from rmqtx.repairs.receipts.act_kind import OF_SETTINGS
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, STANDINGS
+from rmqtx.repairs.receipts.act_words import OF_SETTINGS, OUTCOMES, STANDINGS
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS, Receipt
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain

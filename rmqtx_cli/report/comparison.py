@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.causes.diagnosing import Diagnosis
-    from rmqtx_cli.report.event_counts import EventCounts
     from rmqtx_cli.report.gathering import Gathered
+    from rmqtx_cli.report.one_pass import EventCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.report.check_ways import CHECKED, END
 from rmqtx_cli.report.document import Drawing, Lane, Mark
-from rmqtx_cli.report.event_counts import EVENTS, EventCounts
-from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
-from rmqtx_cli.report.time_steps import TimeSteps
+from rmqtx_cli.report.one_pass import CHECKED, CLASSES, END, EVENTS, EventCounts, GroupAges, TimeSteps
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import duration_text, time_text
 

@@ -1,4 +1,4 @@
-"""The sections of a report that show numbers: states, timeline, ages, latencies."""
+"""The sections of a report that show numbers: states, timeline, ages, latencies, and cursors and stops of the check."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.verdicts.model.verdict_words import STATES, State
 from rmqtx.verdicts.transactions.flags import FLAGS
-from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Table, stored
-from rmqtx_cli.report.drawings import ages_drawing, latency_lane, latency_scale, share_lane, timeline_drawing
-from rmqtx_cli.report.pending_ages import CLASSES
+from rmqtx_cli.pages.headlines import check_sentence
+from rmqtx_cli.report.document import Cell, Drawing, Head, Items, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.drawings import (
+    ages_drawing,
+    cursor_drawing,
+    latency_lane,
+    latency_scale,
+    share_lane,
+    timeline_drawing,
+    way_drawing,
+)
+from rmqtx_cli.report.one_pass import CLASSES
 from rmqtx_cli.words.of_old_stores import flag_text, have_only_prepared
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered
+    from rmqtx_cli.sources.check_queues import CheckQueue
 
 #: Rows of a table by producer group.
 GROUPS_MAX = 20
@@ -26,6 +36,14 @@ _STATE_KINDS: dict[str, str] = {
 }  # fmt: skip
 #: The durations of the latency table: name in SUMMARY and head.
 _DURATIONS = {"half_to_decision": "decided", "decision_to_op": "op after COMMIT", "born_to_half": "stored"}
+#: Stores in lists and tables.
+_STORES_MAX = 20
+#: Stores whose check is drawn.
+_STORES_DRAWN_MAX = 5
+_WAY_NOTE = (
+    "Grey is the end of the queue; the colour shows how far the check had read at least, in steps in which it put a "
+    "copy back: a copy with n + 1 checks proves that one with n checks was read."
+)
 
 
 def states_section(found: Gathered) -> Section:
@@ -156,3 +174,39 @@ def _share(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1%}"
 
 
+def check_section(found: Gathered) -> Section:
+    """Return where the cursors of the check stand, and where the check is stopped."""
+    facts = found.facts
+    parts: list[Part] = []
+    stops = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in facts.stops[:_STORES_MAX]]
+    if stops:
+        parts.append(Items(stops))
+    for name in facts.names[:_STORES_DRAWN_MAX]:
+        mine = [queue for queue in facts.queues if queue.store in (name, name.removeprefix("rocketmq://"))]
+        if (drawing := cursor_drawing(stored(name), mine)) is not None:
+            parts.append(drawing)
+        for way in filter(None, (_way(found, queue) for queue in mine)):
+            parts += [way, Paragraph(_WAY_NOTE, is_small=True)]
+    rows = [
+        [stored(one.store), one.kind, *(_known(value) for value in
+         (one.begin_offset, one.next_offset, one.end_offset, one.ahead_count))]
+        for one in facts.queues[: 2 * _STORES_MAX]
+    ]  # fmt: skip
+    heads = [Head("store"), Head("queue"), Head("first slot", True), Head("cursor", True), Head("end", True),
+             Head("ahead", True)]  # fmt: skip
+    if rows:
+        parts.append(Table("Queues of the check, in queue offsets", heads, rows, is_prose=True))
+    else:
+        parts.append(Paragraph("No half queue and no op queue in files: no cursor shows how far the check is."))
+    if facts.store_notes:
+        parts.append(Items(facts.store_notes[:_STORES_MAX]))
+    return Section("The cursors of the check", "cursors", parts)
+
+
+def _way(found: Gathered, queue: CheckQueue) -> Drawing | None:
+    way = found.ways.by_store.get(queue.store)
+    return None if way is None or queue.kind != "half" else way_drawing(way, queue)
+
+
+def _known(value: int | None) -> str:
+    return "unknown" if value is None else str(value)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.report.check_section import check_section
 from rmqtx_cli.report.document import Commands, Document, Paragraph, Part, Section, stored
-from rmqtx_cli.report.glossary_section import glossary_section
-from rmqtx_cli.report.matter import next_commands, sentences
+from rmqtx_cli.report.gathering import TOP_KINDS
 from rmqtx_cli.report.number_sections import (
     ages_section,
+    check_section,
     latency_section,
     states_section,
     timeline_section,
 )
-from rmqtx_cli.report.source_sections import damage_section, read_section
-from rmqtx_cli.report.top_rows import TOP_KINDS
-from rmqtx_cli.report.transaction_sections import causes_section, transaction_section
+from rmqtx_cli.report.source_sections import damage_section, glossary_section, read_section
+from rmqtx_cli.report.transaction_sections import causes_section, next_commands, sentences, transaction_section
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 

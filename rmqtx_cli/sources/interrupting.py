@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rmqtx.repairs.acts.course import Course
+    from rmqtx.repairs.acts.orders import Course
 
 
 @contextmanager

@@ -14,9 +14,14 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.credentials import from_environment, from_file, is_readable_by_others
 from rmqtx.remoting.connections.discovery import LostBroker, NameServers, chosen_brokers
 from rmqtx.remoting.connections.transport import KEY_PASSWORD, tls_context
-from rmqtx.remoting.protocol.addresses import is_address, several, with_namespace
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
+from rmqtx.remoting.protocol.connection_settings import (
+    Credentials,
+    RemotingSettings,
+    is_address,
+    several,
+    with_namespace,
+)
 from rmqtx_cli.options.configuration import own_name_servers
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.words import say

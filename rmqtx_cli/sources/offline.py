@@ -18,7 +18,7 @@ from rmqtx.repairs.acts.file_preconditions import require_known_release, require
 from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from rmqtx.repairs.changes.undo_states import undo_file_exists
-from rmqtx.repairs.plans.named_transactions import identities
+from rmqtx.repairs.plans.plan_sources import identities
 from rmqtx.verdicts.audit.lookups import show
 from rmqtx_cli.options.act_options import OfflineOptions
 from rmqtx_cli.options.live import LiveOptions

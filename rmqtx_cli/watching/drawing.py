@@ -12,8 +12,7 @@ from rich.text import Text
 
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.numbers import PENDING
-from rmqtx_cli.watching.model import Change, GroupRow, Model, first_discarded
-from rmqtx_cli.watching.snapshot import Pending, Snapshot
+from rmqtx_cli.watching.model import Change, GroupRow, Model, Pending, Snapshot, first_discarded
 from rmqtx_cli.words.text import count, cut, escaped, grouped, width, wrapped
 from rmqtx_cli.words.times import duration_text
 

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.output.standard_streams import require_reader
 from rmqtx_cli.watching.drawing import View, change_text, screen
-from rmqtx_cli.watching.keys import Key
-from rmqtx_cli.watching.model import Change, Model
-from rmqtx_cli.watching.snapshot import Snapshot, take, timeline
-from rmqtx_cli.watching.terminal import Terminal, full_screen
+from rmqtx_cli.watching.model import Change, Model, Snapshot, take, timeline
+from rmqtx_cli.watching.terminal import Key, Terminal, full_screen
 
 if TYPE_CHECKING:
     from rmqtx_cli.sources.source import SourceOpener

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
-from rmqtx.remoting.protocol.addresses import host_and_port
+from rmqtx.remoting.protocol.connection_settings import host_and_port
 from rmqtx.remoting.protocol.frames import Frame, decoded
 
 Direction = Literal["request", "response"]

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from rmqtx.remoting.connections.client import Client
-from rmqtx.remoting.protocol.addresses import host_and_port
 from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.connection_settings import Credentials, host_and_port
 from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
-from rmqtx.remoting.protocol.settings import Credentials
 from tests.brokers import secured
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC, Rig
 from tests.brokers.wire import asked, encode_line

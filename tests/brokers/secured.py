@@ -14,8 +14,8 @@ from rmqtx.readers.store.store import WAITING_TOPICS
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.connections.discovery import NameServers
+from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
 from rmqtx.remoting.protocol.errors import RemotingError
-from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, REQUEST_TOPIC, Rig
 
 ADMIN = Credentials("rmqadmin", "admin-secret-4711")

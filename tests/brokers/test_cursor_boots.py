@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven

@@ -26,7 +26,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import blank_head
 from rmqtx.verdicts.audit.local_audit import audit

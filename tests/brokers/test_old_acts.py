@@ -17,7 +17,7 @@ import pytest
 from rmqtx.readers.old_tables.state_table import STATES, state_slots
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus, maven
 from tests.brokers.forcing.test_copies import of_corpus

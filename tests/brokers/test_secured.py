@@ -15,8 +15,8 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.transport import tls_context
 from rmqtx.remoting.producer.producer import Member, Message, our_client_id
+from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
 from rmqtx.remoting.protocol.errors import Refused, Unreachable
-from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from rmqtx_cli.main import status_of
 from tests.brokers import maven
 from tests.brokers.rig import Rig

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote_plus
 
+from rmqtx.remoting.protocol.connection_settings import Credentials
 from rmqtx.remoting.protocol.frames import Encoding, Frame
-from rmqtx.remoting.protocol.settings import Credentials
 from tests.brokers import maven
 
 WIRE = Path(__file__).with_name("Wire.java")

@@ -17,7 +17,7 @@ from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USA
 from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.receipts import Receipt, whoever

@@ -18,8 +18,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
 from rmqtx_cli.monitoring.measure import _is_op_held
-from rmqtx_cli.monitoring.memory import memory_file, recall, remember
-from rmqtx_cli.monitoring.numbers import Memory, Numbers, StoreNumbers
+from rmqtx_cli.monitoring.numbers import Memory, Numbers, StoreNumbers, memory_file, recall, remember
 from rmqtx_cli.monitoring.remembered import Became, what_became_of
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from rmqtx_cli.options.live import LiveOptions

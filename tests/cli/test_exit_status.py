@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model import exit_status
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActOutcome
 from rmqtx_cli import main
 from rmqtx_cli.acting.confirmed_acts import status_of_answers
 from tests.cli.conftest import Run

@@ -18,9 +18,8 @@ from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.check.state import half_lag
 from rmqtx_cli.commands.all_views import all_views
-from rmqtx_cli.pages.glossary import entries
+from rmqtx_cli.pages.glossary import SETTINGS, entries
 from rmqtx_cli.pages.plan_page import _by_kind
-from rmqtx_cli.pages.setting_words import SETTINGS
 from tests.cli.conftest import Run
 from tests.cli.test_access import bare
 from tests.field import field_stores, right

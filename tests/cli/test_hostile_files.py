@@ -12,8 +12,7 @@ from typing import Any
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.in_progress_mark import read_mark
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import StandingWord
+from rmqtx.repairs.receipts.act_words import ActKind, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
@@ -21,7 +20,7 @@ from rmqtx.verdicts.export.export_manifest import opened_directory
 from rmqtx.verdicts.export.folder import STATE_DIRECTORY
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower
-from rmqtx_cli.monitoring.memory import recall
+from rmqtx_cli.monitoring.numbers import recall
 from rmqtx_cli.monitoring.verify_state import recall as recall_verified
 from tests.cli.conftest import Run
 from tests.hostile_values import HOSTILE_VALUES, assert_plain, places_in, said_of, with_value

@@ -17,8 +17,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx_cli.assistants.answers import ANSWER_BYTES_MAX, MARK, Answer
-from rmqtx_cli.assistants.places import Places
-from rmqtx_cli.commands.reading.mcp import Tools, served
+from rmqtx_cli.commands.reading.mcp import Places, Tools, served
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from tests.cli.conftest import Run

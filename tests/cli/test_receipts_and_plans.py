@@ -21,8 +21,7 @@ from rmqtx.readers.model.exit_status import (
 )
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.plans.apply_plan import missing_stores
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import StepWitness, read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of

@@ -310,7 +310,7 @@ def test_no_text_of_a_store_becomes_markup(
     rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(HOSTILE) == 20
-    monkeypatch.setattr("rmqtx_cli.report.top_rows.SHOWN_MAX", len(HOSTILE))
+    monkeypatch.setattr("rmqtx_cli.report.gathering.SHOWN_MAX", len(HOSTILE))
     store = hostile_store(tmp_path / "st<img src=x onerror=alert(1)>`ore\u202eb\x1b[31m\n# c")
     file = tmp_path / "page.html"
     assert rmqtx("report", store, "--compare", store, "-o", file).status in (0, 3)

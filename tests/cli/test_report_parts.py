@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rmqtx_cli.report.document import Document, Items, Lane, Mark, Paragraph, Section, Table
 from rmqtx_cli.report.drawings import WIDTH, LinearScale, LogScale
+from rmqtx_cli.report.one_pass import STEPS_MAX, STEPS_MS, TimeSteps
 from rmqtx_cli.report.rendering import LIMITS, lane_text, rendered, shortened
-from rmqtx_cli.report.time_steps import STEPS_MAX, STEPS_MS, TimeSteps
 
 NOW_MS = 1_800_000_000_000
 _TIMES = st.lists(st.integers(NOW_MS - 40 * 86_400_000, NOW_MS), min_size=1, max_size=60)

@@ -16,7 +16,7 @@ import pytest
 from rmqtx.readers.model.errors import BadRequest, BadText
 from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx.repairs.plans.triage import AnswersFile, GivenAnswer, Triage, draft_of
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import read_plan
 from tests.brokers import corpus
 from tests.cli.conftest import Run

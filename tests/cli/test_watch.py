@@ -25,9 +25,8 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.watching.drawing import View, change_text, screen
-from rmqtx_cli.watching.keys import Key, keys
-from rmqtx_cli.watching.model import Model, Sort
-from rmqtx_cli.watching.snapshot import GONE, Pending, Snapshot, take, timeline
+from rmqtx_cli.watching.model import GONE, Model, Pending, Snapshot, Sort, take, timeline
+from rmqtx_cli.watching.terminal import Key, keys
 from rmqtx_cli.words.say import Voice
 from tests.brokers import corpus
 from tests.cli.conftest import Run

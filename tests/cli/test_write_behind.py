@@ -14,8 +14,7 @@ import pytest
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.output import columnar
 from rmqtx_cli.output.delimited import CsvPort
-from rmqtx_cli.output.port import open_port
-from rmqtx_cli.output.port_kinds import WriteBehind
+from rmqtx_cli.output.port import WriteBehind, open_port
 from rmqtx_cli.output.views import plain_view
 
 BATCHES = [pa.RecordBatch.from_pydict({"keys": [f"{number}-{row}" for row in range(9)]}) for number in range(20)]

@@ -34,7 +34,7 @@ from rmqtx.readers.traces.trace_lines import FIELD_END, LINE_END, trace_lines
 from rmqtx.remoting.connections.credentials import from_file
 from rmqtx.remoting.protocol.frames import FrameReader, decoded, encoded, parsed_json
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.repairs.changes.undo_forms import edit_of, head_of, print_of
+from rmqtx.repairs.changes.undo_frames import edit_of, head_of, print_of
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from tests.fuzz.both_paths import same_by_both_paths
 

@@ -16,8 +16,7 @@ import pytest
 
 from rmqtx.readers.model import exit_status
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from tests.conftest import MOMENT
 from tests.fuzz.asking import ask
 from tests.histories import living

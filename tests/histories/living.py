@@ -19,15 +19,14 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
 from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.frames import FrameReader, encoded
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
@@ -43,7 +42,7 @@ _LEFT_OUT = ("producer_alive", "asked_through", "causes", "next_event_at_ms", "d
 #: Modules that read the time or wait.
 _TIMED = (
     "rmqtx.remoting.live.store_facts", "rmqtx.remoting.connections.batched_reads", "rmqtx.repairs.acts.carry_out",
-    "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.group_watch", "rmqtx.repairs.acts.live_medium",
+    "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.live_medium",
     "rmqtx.repairs.acts.wait_for_effect", "rmqtx.repairs.receipts.journal", "rmqtx.repairs.receipts.receipts",
 )
 #: Between two looks for the effect of an act nothing happens here, so they are rare.

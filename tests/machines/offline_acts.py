@@ -15,8 +15,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination, resume, undo
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked

@@ -14,9 +14,9 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Connection, Request
 from rmqtx.remoting.connections.transport import PlainStream, open_stream
 from rmqtx.remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
 from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, Refused, Unreachable
 from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
-from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from tests.remoting.fake import Answer, FakeServer, response
 
 ASKED = Request(RequestCode.GET_MIN_OFFSET, {"topic": "t", "queueId": 0})

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile
 from rmqtx.remoting.connections.credentials import from_environment, from_file, is_readable_by_others
-from rmqtx.remoting.protocol.settings import Credentials
+from rmqtx.remoting.protocol.connection_settings import Credentials
 
 
 def test_the_environment_gives_both_or_none() -> None:

@@ -11,11 +11,10 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, TIMER_TOPIC
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
-from rmqtx.remoting.protocol.addresses import with_namespace
 from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings, with_namespace
 from rmqtx.remoting.protocol.errors import BadFrame, Unreachable
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from tests.remoting.fake import Answer, FakeServer, response
 
 

@@ -32,9 +32,9 @@ from rmqtx.remoting.producer.producer import (
 )
 from rmqtx.remoting.producer.unique_keys import UNIQUE_KEY, UniqueKeys
 from rmqtx.remoting.protocol.codes import IS_ONEWAY, IS_RESPONSE, RequestCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.frames import Frame, FrameReader, decoded, encoded
-from rmqtx.remoting.protocol.settings import RemotingSettings
 
 CHECKS = sorted((Path(__file__).parent / "checks").glob("*.json"))
 TRUTH = Path(__file__).parents[1] / "corpus" / "common-5.3.3" / "truth.jsonl.xz"

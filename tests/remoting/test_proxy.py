@@ -7,9 +7,9 @@ import pytest
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.protocol.codes import COMMIT, RequestCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import NoAnswer
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from tests.brokers.proxy import Fault, FaultProxy
 from tests.remoting.fake import Answer, FakeServer, response
 

@@ -15,9 +15,9 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Request, signed
 from rmqtx.remoting.connections.refusals import checked, is_not_there
 from rmqtx.remoting.protocol.codes import COMMIT, RequestCode
+from rmqtx.remoting.protocol.connection_settings import Credentials
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.frames import Encoding, Frame, decoded, encoded, parsed_json
-from rmqtx.remoting.protocol.settings import Credentials
 from tests.remoting.fake import Answer, FakeServer, response
 
 VERSIONS = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")

@@ -15,9 +15,9 @@ from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.transport import tls_context
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from tests.brokers.secured import Certificates, make_certificates
 from tests.remoting.fake import Answer, FakeServer, response
 

@@ -13,7 +13,7 @@ from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.audit.local_audit import audit

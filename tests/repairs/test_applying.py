@@ -8,8 +8,7 @@ from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import Plan, StepWitness
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation

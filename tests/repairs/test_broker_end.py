@@ -11,7 +11,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.repairs.salvage.salvage import salvage

@@ -14,9 +14,9 @@ from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipt_status import status_of
+from rmqtx.repairs.receipts.receipts import status_of
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.repairs.forge import FakeMedium, final, mark, row
 

@@ -18,8 +18,7 @@ from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from tests.forge.records import Message

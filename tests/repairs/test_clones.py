@@ -108,7 +108,7 @@ def test_a_log_from_outside_comes_into_the_copy(store: Path, tmp_path: Path) -> 
 def test_bytes_are_copied_where_blocks_cannot_be_shared(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offered: str
 ) -> None:
-    monkeypatch.setattr("rmqtx.repairs.changes.file_copies._shared", lambda reading, writing: False)
+    monkeypatch.setattr("rmqtx.repairs.changes.clones._shared", lambda reading, writing: False)
     if offered == "by hand":
         monkeypatch.delattr("os.copy_file_range")
     before = facts(store)
@@ -123,7 +123,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rmqtx.repairs.changes.file_copies._copy_range", full)
+    monkeypatch.setattr("rmqtx.repairs.changes.clones._copy_range", full)
     with pytest.raises(UnwritableFile, match="No space left"), cloned(store, tmp_path / "copy"):
         pass
     assert not list(tmp_path.glob("copy*"))

@@ -21,7 +21,7 @@ from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.changes.execution import Destination, undo
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe

@@ -15,7 +15,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import ReadAgain, SentTo, Situation
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES, SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.standing_holds import Hold
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.receipts import SettingChange
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation, transaction
 

@@ -9,11 +9,9 @@ import pytest
 from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.repairs.holds.changes import SPARE_MS, drain_settings, held_settings
-from rmqtx.repairs.holds.listed_holds import hold_rows
 from rmqtx.repairs.holds.open_halves import Forecast, OpenHalf
-from rmqtx.repairs.holds.standing_holds import Hold, looks_drained, standing_holds
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.holds.standing_holds import Hold, hold_rows, looks_drained, standing_holds
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
 from rmqtx.repairs.receipts.recheck import rechecked
 

@@ -126,7 +126,7 @@ def test_every_field_with_every_value_is_one_sentence(store: Path, kept: Path) -
 def test_frames_in_another_order_and_a_bomb_are_refused(
     store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqtx.repairs.changes.undo_forms._PRINT_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("rmqtx.repairs.changes.undo_frames._PRINT_BYTES_MAX", 1 << 20)
     execute(CHANGES, store, kept)
     frames = frames_of(kept)
     bomb = zlib.compress(b" " * (1 << 21), 9)

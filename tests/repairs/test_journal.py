@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import UnwritableFile
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import OUTCOMES, ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.journal import Journal, state_directory
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
 

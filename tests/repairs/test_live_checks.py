@@ -20,7 +20,7 @@ from rmqtx.repairs.acts.claims import PREFIX
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
 from rmqtx.verdicts.model.verdict_words import NextEvent
 from tests.histories.damages import DAMAGES

@@ -13,7 +13,7 @@ from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.forge.stores import copy_of
 from tests.repairs.acting import act, medium_of, rows_of

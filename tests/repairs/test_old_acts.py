@@ -21,9 +21,9 @@ from rmqtx.repairs.acts.guards import refusals
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.old_table_entries import why_not_dispatched
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
 from rmqtx.repairs.changes.execution import Destination, undo
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.changes.store_lock import require_not_mapped
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from rmqtx.verdicts.verify.verify import Verify

@@ -17,7 +17,7 @@ from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.log_tail import LogTail, log_end
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import commit_record_of, rollback_record_of
 from tests.remoting.fake import response

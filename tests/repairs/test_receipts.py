@@ -11,8 +11,7 @@ import pytest
 
 from rmqtx.readers.model.errors import BadText
 from rmqtx.repairs.receipts import receipts
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
+from rmqtx.repairs.receipts.act_words import OUTCOMES, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import RecordPlace, StepWitness
 from rmqtx.repairs.receipts.receipts import (

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import STANDINGS, ActOutcome
+from rmqtx.repairs.receipts.act_words import STANDINGS, ActKind, ActOutcome
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of

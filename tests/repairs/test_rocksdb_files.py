@@ -10,7 +10,7 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe

@@ -11,7 +11,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.named_copies import copies_left, fresh_offset_marks
 from rmqtx.repairs.acts.proof import Seen, proof_of
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.brokers import corpus

@@ -19,7 +19,7 @@ from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.send_medium import SendMedium
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus
 from tests.forge.records import Message

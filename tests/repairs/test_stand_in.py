@@ -15,8 +15,8 @@ from rmqtx.readers.ledger.ledger import open_ledger
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
-from rmqtx.repairs.acts.group_watch import Others
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.acts.claims import Others
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan, Step
 from rmqtx.repairs.receipts.receipts import Receipt

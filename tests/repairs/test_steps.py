@@ -10,9 +10,8 @@ import pytest
 
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord
-from rmqtx.repairs.plans.draft_plan import drafted, plan_of
-from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.plans.draft_plan import drafted, is_live_store, plan_of, staleness, step_of_situation
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, PlanStore, RecordPlace, parse_plan
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation, transaction

@@ -20,8 +20,8 @@ from rmqtx.readers.storage.runs import portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.claims.log_agreement import newest_time_ms
 from rmqtx.verdicts.claims.log_claims import queue_claims
-from rmqtx.verdicts.claims.lost_end import newest_time_ms
 from rmqtx.verdicts.evidence import indexed_lookup, lookup_costs
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message

@@ -18,12 +18,12 @@ from rmqtx.remoting.connections import connection
 from rmqtx.remoting.connections.connection import Request
 from rmqtx.remoting.producer.producer import Check, Member
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.remoting.protocol.frames import Frame
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import Conduct
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.verdicts.model.transaction import Transaction
 from tests.wire import offices
 from tests.wire.broker import Broker, Rules

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rmqtx.remoting.protocol.codes import RequestCode
-from rmqtx.repairs.receipts.act_kind import ActKind
-from rmqtx.repairs.receipts.act_outcome import ActOutcome
+from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt
 from tests.wire.broker import Decision
 from tests.wire.course import Course, Send

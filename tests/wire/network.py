@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import Unreachable
 from rmqtx.remoting.protocol.frames import Frame, decoded, encoded
-from rmqtx.remoting.protocol.settings import RemotingSettings
 from tests.wire.world import Process, Task, World
 
 #: Requests that change something; faults are drawn for them more often.

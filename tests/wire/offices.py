@@ -19,9 +19,9 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
 from rmqtx.remoting.producer.membership import Membership
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
-from rmqtx.repairs.acts.group_watch import GroupWatch, claim_on
+from rmqtx.repairs.acts.claims import GroupWatch, claim_on
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
@@ -29,10 +29,9 @@ from rmqtx.repairs.holds.changes import change_settings, checked_drain, checked_
 from rmqtx.repairs.holds.draining import Drain, DrainEnd, wait_until_drained
 from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.plans.apply_plan import Application, application
-from rmqtx.repairs.plans.draft_plan import digest_of, drafted, plan_of
-from rmqtx.repairs.plans.plan_steps import live_plan_store
+from rmqtx.repairs.plans.draft_plan import digest_of, drafted, live_plan_store, plan_of
 from rmqtx.repairs.receipts import journal as journal_module
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import BEGUN, WENT_ON, Journal
 from rmqtx.repairs.receipts.plan_file import parse_plan
 from rmqtx.repairs.receipts.recheck import record_recheck

@@ -2,12 +2,17 @@
 
 The log is read a second time for this: the slots of a queue are contiguous in the database, while its records are
 spread over the log. The claims of a window of records are looked up as a range of keys; only runs of numbers are kept.
+
+Slots without a record are also found for one range of the log, as `missing_ranges.unfound_slots` finds them in files:
+the database is opened once for each range. For a remote store this would copy the database each time, so only its
+newest slots are read there (`log_claims.py`).
 """
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,15 +26,17 @@ from rmqtx.readers.model.ranges import LogRanges, inside, merged, runs_of
 from rmqtx.readers.queues.consume_queue import Slots, open_queue
 from rmqtx.readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
-from rmqtx.readers.rocksdb.rocksdb import open_database, unread
-from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, lacking_database, queue_bounds
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, open_database, unread
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, lacking_database, queue_bounds, slot_key
 from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY, LAST_OFFSET
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
+from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64
 _NUMBER_MAX = 2**63 - 1
+_PLACE = struct.Struct(">q")
 
 
 def rocksdb_queue_findings(
@@ -219,3 +226,55 @@ def _last_half_offset(store: Store) -> int:
             return int(places[-1]) if len(places) else -1
     except SourceError:
         return -1  # reported by the reader of the queue
+
+
+def unfound_rocksdb_slots(
+    store: Store, found: Mapping[str, tuple[Int64s, Int64s]], begin_offset: int, end_offset: int
+) -> list[UnfoundSlot]:
+    """Return slots that point into a range of the log where their record was not found.
+
+    `found`: by topic, places and slots of its records of queue 0 in the range, in log order.
+    Units: bytes of the commit log.
+    Damage: a database that cannot be read proves nothing against the log.
+    """
+    unfound: list[UnfoundSlot] = []
+    if store.is_remote:
+        return unfound
+    for name in store.queue_databases:
+        try:
+            with open_database(store, name) as database:
+                queues = QueueDatabase(store, database)
+                ends = queues.ends()
+                for topic, (offsets, queue_offsets) in found.items():
+                    end = ends.get((topic, 0))
+                    if end is None or end.last is None:
+                        continue
+                    first = _number_at(queues, topic, begin_offset, end.last[0] + 1)
+                    last = _number_at(queues, topic, end_offset, end.last[0] + 1)
+                    for some in queues.slots(topic, 0, first, last):
+                        places = some.slots["commit_log_offset"].astype(np.int64)
+                        inside = (places >= begin_offset) & (places < end_offset)
+                        lengths = some.slots["record_length_bytes"].astype(np.int64)
+                        unfound += unfound_among(
+                            topic, some.queue_offsets[inside], places[inside], lengths[inside], offsets, queue_offsets
+                        )
+        except SourceError:
+            continue  # reported where it is read for the whole log
+    return unfound
+
+
+def _number_at(queues: QueueDatabase, topic: str, commit_log_offset: int, end: int) -> int:
+    """Number of the first slot of queue 0 that points at or after a place of the log; `end` if none does.
+
+    A binary search: the records of a queue have the same order in the log.
+    """
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        keys = slot_key(topic, 0, middle), slot_key(topic, 0, high)
+        key, value = next(queues.database.items(DEFAULT, *keys), (b"", b""))
+        if len(value) != SLOT_VALUE.size_bytes or _PLACE.unpack_from(value)[0] >= commit_log_offset:
+            high = middle
+        else:
+            low = int.from_bytes(key[-8:], "big") + 1
+    return low

@@ -41,9 +41,8 @@ from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_e
 from rmqtx.readers.old_tables.state_table import StateSlots, state_slots
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
-from rmqtx.verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
 from rmqtx.verdicts.ends.doubtful_ends import can_be_decided, misdirected_decision
-from rmqtx.verdicts.ends.named_halves import identified_rows
+from rmqtx.verdicts.ends.named_halves import PossibleNumbers, doubtful_number, identified_rows
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096

@@ -24,8 +24,7 @@ from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.queues.consume_queue import Queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.verdicts.claims.log_agreement import disagreement
-from rmqtx.verdicts.claims.lost_end import newest_time_ms
+from rmqtx.verdicts.claims.log_agreement import disagreement, newest_time_ms
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
 from rmqtx.verdicts.startup.started_queues import queue_reach

@@ -25,7 +25,7 @@ from rmqtx.readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.check.check_rules import supposed_version
-from rmqtx.verdicts.claims.lost_end import contradictions, lost_end
+from rmqtx.verdicts.claims.log_agreement import contradictions, lost_end
 from rmqtx.verdicts.claims.op_numbers import op_number_findings
 from rmqtx.verdicts.compared.checked_queues import checked_queue_findings, ranges_of_log, table_findings
 from rmqtx.verdicts.compared.losses import started_check_findings

@@ -49,12 +49,12 @@ from rmqtx.readers.store.store import (
 from rmqtx.verdicts.claims.op_numbers import half_queue_end, highest_marks
 from rmqtx.verdicts.compared.checked_queues import CheckedClaims
 from rmqtx.verdicts.compared.queue_claims import QueueParts
+from rmqtx.verdicts.compared.rocksdb_queues import unfound_rocksdb_slots
 from rmqtx.verdicts.ends.index_ids import doubtful_ids
 from rmqtx.verdicts.ends.named_halves import IdentifiedRows
 from rmqtx.verdicts.ends.unfound_entries import unfound_entries
 from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
-from rmqtx.verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 from rmqtx.verdicts.startup.log_cut import earliest_read, unaccepted_bodies

@@ -19,8 +19,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.readers.store.version_signs import rust_mark
-from rmqtx.verdicts.startup.dledger_findings import dledger_findings, log_findings, queues_cut_at
-from rmqtx.verdicts.startup.dledger_log import entries_begin
+from rmqtx.verdicts.startup.dledger_log import dledger_findings, entries_begin, log_findings, queues_cut_at
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning
 from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
 from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, predict_start

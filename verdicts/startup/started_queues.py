@@ -23,8 +23,7 @@ from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, QueuePart,
 from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.verdicts.startup.dledger_findings import queues_cut_at
-from rmqtx.verdicts.startup.dledger_log import committed_offset
+from rmqtx.verdicts.startup.dledger_log import committed_offset, queues_cut_at
 from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
 from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import BLANK_OK, LogWalk, check_record

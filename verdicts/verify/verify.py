@@ -37,8 +37,8 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.audit.lookups import open_transactions
 from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
 from rmqtx.verdicts.claims.claim_proofs import DecodedLog
+from rmqtx.verdicts.claims.log_agreement import lost_end
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
-from rmqtx.verdicts.claims.lost_end import lost_end
 from rmqtx.verdicts.claims.op_numbers import op_number_findings
 from rmqtx.verdicts.compared.checked_queues import ranges_of_log
 from rmqtx.verdicts.compared.losses import with_losses
@@ -56,7 +56,7 @@ from rmqtx.verdicts.startup.findings import start_findings
 from rmqtx.verdicts.startup.recovery import LogFacts
 from rmqtx.verdicts.verify.index_chains import chain_findings
 from rmqtx.verdicts.verify.index_entries import IndexComparison
-from rmqtx.verdicts.verify.rocksdb_table import database_findings, rocksdb_table_findings
+from rmqtx.verdicts.verify.open_tables import database_findings, rocksdb_table_findings, transaction_table_findings
 from rmqtx.verdicts.verify.split import SplitWork, VerifiedSplit
 from rmqtx.verdicts.verify.store_files import (
     backwards_finding,
@@ -67,7 +67,6 @@ from rmqtx.verdicts.verify.store_files import (
     index_file_findings,
     older_design_finding,
 )
-from rmqtx.verdicts.verify.transaction_table import transaction_table_findings
 
 #: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options.act_options import (
     DryRunOption,

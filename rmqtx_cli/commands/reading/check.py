@@ -18,8 +18,7 @@ from rmqtx.repairs.receipts.journal import state_directory as default_directory
 from rmqtx_cli.commands.declared.watch import CheckCommand, CheckFormat, ThresholdOptions
 from rmqtx_cli.monitoring.judge import Outcome, Thresholds, judge
 from rmqtx_cli.monitoring.measure import measure
-from rmqtx_cli.monitoring.memory import memory_file, recall, remember
-from rmqtx_cli.monitoring.numbers import Memory, Numbers
+from rmqtx_cli.monitoring.numbers import Memory, Numbers, memory_file, recall, remember
 from rmqtx_cli.monitoring.remembered import Became, became_since, gone_since
 from rmqtx_cli.monitoring.say_outcome import as_json, nagios_line, outcome_text, performance, prometheus_text
 from rmqtx_cli.output.streams import written_whole

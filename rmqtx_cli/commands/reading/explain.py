@@ -10,7 +10,7 @@ from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.commands.declared.look import ExplainCommand
-from rmqtx_cli.output.pager import paged
+from rmqtx_cli.output.page import paged
 from rmqtx_cli.pages.doc_pages import page_of
 from rmqtx_cli.pages.glossary import WordEntry, entries
 from rmqtx_cli.words import say

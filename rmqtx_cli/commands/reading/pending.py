@@ -22,8 +22,7 @@ from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.commands.declared.look import PendingCommand, PendingOptions
 from rmqtx_cli.options.next_commands import next_line
-from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.ordering import names_of, oldest_first
+from rmqtx_cli.output.listing import Listing, names_of, oldest_first
 from rmqtx_cli.pages.headlines import (
     answer_lines,
     deadline_lines,

@@ -29,8 +29,7 @@ from rmqtx_cli.options.options import (
 )
 from rmqtx_cli.options.source_options import LogOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.page import write_lines
-from rmqtx_cli.output.pager import paged
+from rmqtx_cli.output.page import paged, write_lines
 from rmqtx_cli.output.port import chosen_format
 from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.pages.drawing import Known, PageForm, draw, with_events

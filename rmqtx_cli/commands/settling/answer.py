@@ -13,9 +13,9 @@ from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.live.lookups import pending, show
 from rmqtx.remoting.producer.membership import Membership
-from rmqtx.repairs.acts.group_watch import GroupWatch, Others, claim_on
+from rmqtx.repairs.acts.claims import GroupWatch, Others, claim_on
 from rmqtx.repairs.acts.live_medium import LiveMedium
-from rmqtx.repairs.receipts.act_kind import ANSWERED
+from rmqtx.repairs.receipts.act_words import ANSWERED
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.stand_in.answer_source import AnswerSource, LedgerAnswers
 from rmqtx.repairs.stand_in.answer_table import ANSWERS, Task, answers_table

@@ -12,7 +12,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
 from rmqtx.repairs.holds.changes import CheckedChange, checked_hold, settings_to_write
 from rmqtx.repairs.holds.standing_holds import standing_holds
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
 from rmqtx_cli.commands.declared.holds import HoldCommand

@@ -8,8 +8,16 @@ from collections.abc import Mapping, Sequence
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.reading import Reading
 from rmqtx.remoting.protocol.errors import RemotingError
-from rmqtx.repairs.holds.listed_holds import HOLDS, HoldRow, HoldState, hold_rows, holds_table, is_over
-from rmqtx.repairs.holds.standing_holds import Hold, standing_holds
+from rmqtx.repairs.holds.standing_holds import (
+    HOLDS,
+    Hold,
+    HoldRow,
+    HoldState,
+    hold_rows,
+    holds_table,
+    is_over,
+    standing_holds,
+)
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.commands.declared.holds import HoldsCommand
 from rmqtx_cli.options.live import LiveOptions

@@ -18,14 +18,13 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
 from rmqtx.repairs.plans.plan_sources import PlanSource, rows_for, selectable
-from rmqtx.repairs.receipts.act_kind import PLANNED, ActKind
+from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, read_plan
 from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.trace_evidence import last_said
 from rmqtx.verdicts.model.transaction import Transaction
-from rmqtx_cli.acting.plan_inputs import plan_inputs
-from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
+from rmqtx_cli.acting.plan_writing import plan_from, plan_inputs, refuse_file, say_refused, write_plan
 from rmqtx_cli.commands.declared.plans import PlanCommand, PlanSelection
 from rmqtx_cli.options.options import (
     OutputFormat,

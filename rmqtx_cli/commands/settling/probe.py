@@ -11,7 +11,7 @@ from pathlib import Path
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
-from rmqtx.repairs.acts.group_watch import GroupWatch
+from rmqtx.repairs.acts.claims import GroupWatch
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.canary.canary import Canary, ProbeSettings, has_topic
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, ProbeRun, steps_table

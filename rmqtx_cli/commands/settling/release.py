@@ -9,7 +9,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.errors import RemotingError
 from rmqtx.repairs.holds.changes import CheckedChange, checked_release
 from rmqtx.repairs.holds.standing_holds import Hold, looks_drained, looks_held, standing_holds
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.holding import (
     ChangeOrders,

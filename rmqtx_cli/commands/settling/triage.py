@@ -15,13 +15,12 @@ from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_sources import PlanSource
 from rmqtx.repairs.plans.triage import SKIP, AnswersFile, Triage, draft_of
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx_cli.acting.plan_inputs import plan_inputs
-from rmqtx_cli.acting.plan_writing import plan_from, refuse_file, say_refused, write_plan
+from rmqtx_cli.acting.plan_writing import plan_from, plan_inputs, refuse_file, say_refused, write_plan
 from rmqtx_cli.acting.triage_desk import NO_TERMINAL, Desk
 from rmqtx_cli.commands.declared.plans import TriageCommand, TriageSelection
 from rmqtx_cli.options.asking import require_terminal

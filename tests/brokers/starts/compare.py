@@ -15,7 +15,7 @@ from rmqtx.readers.queues.slot_files import topic_text
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
-from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
 from rmqtx.verdicts.startup.queues import QueueFate
 from rmqtx.verdicts.startup.recovery import PredictedStart, predict_start

@@ -16,7 +16,7 @@ from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.bundles.bundle import BundleSource, make_bundle
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline

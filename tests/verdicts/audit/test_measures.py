@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtx.verdicts.audit.histograms import Histograms, buckets_of, middle_of
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.transactions.measures import MEASURES
+from rmqtx_cli.pages.latencies import Histograms, buckets_of, middle_of
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of

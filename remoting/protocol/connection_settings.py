@@ -1,11 +1,18 @@
-"""Addresses in the forms that people and brokers write."""
+"""Settings of connections to brokers: addresses, timeouts, encoding, credentials, TLS, namespace.
+
+No text contains a secret.
+"""
 
 from __future__ import annotations
 
 import re
+import ssl
+from dataclasses import dataclass, field
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
+from rmqtx.remoting.protocol.codes import OUR_VERSION
+from rmqtx.remoting.protocol.frames import Encoding
 
 SEPARATOR = "%"
 #: Consumers' own topics, before the namespace: %RETRY%NAMESPACE%GROUP.
@@ -71,3 +78,29 @@ def _split(name: str) -> tuple[str, str]:
 
 def _is_system(name: str) -> bool:
     return name in _SYSTEM_TOPICS or name.startswith(("rmq_sys_", *_SYSTEM_GROUPS))
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Access key and secret key, for brokers with access control."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingSettings:
+    """The settings of all connections of a command.
+
+    Units: milliseconds. `namespace` is added to topics and groups in requests, and removed from what is shown.
+    """
+
+    connect_timeout_ms: int = 3_000
+    timeout_ms: int = 10_000
+    encoding: Encoding = Encoding.JSON
+    version: int = OUR_VERSION
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    tls_server_name: str | None = None
+    namespace: str | None = None
