@@ -21,7 +21,7 @@ LINES = {
     'print(Kind(Severity.ERROR, "a", "b"))': None,
     "from rmqtx.repairs.receipts.act_words import ActOutcome": None,
     "print(ActOutcome.PROOVED)": '"type[ActOutcome]" has no attribute "PROOVED"',
-    "from rmqtx.repairs.acts.request import ActRequest": None,
+    "from rmqtx.repairs.acts.situation import ActRequest": None,
     "from rmqtx.repairs.receipts.act_words import ActKind": None,
     "print(ActRequest(ActKind.CLOSE))": None,
     "print(ActKind.COMIT)": '"type[ActKind]" has no attribute "COMIT"',

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from rmqtx.readers.broker_logs.line_kinds import KINDS, LineKind
-from rmqtx.readers.broker_logs.log_files import LogFile, log_files
-from rmqtx.readers.broker_logs.log_times import (
+from rmqtx.readers.broker_logs.log_files import (
     TIME,
     USUAL_ZONE_SECONDS,
+    LogFile,
     Zone,
     fixed_zone,
+    log_files,
     parsed_zone,
     shown_zone_seconds,
     wall_ms,

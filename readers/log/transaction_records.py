@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
 from rmqtx.readers.log.commit_log import record_columns, scan_segments
-from rmqtx.readers.log.offset_marks import rocksdb_marks, rollback_marks
-from rmqtx.readers.log.op_messages import op_findings, ops_of
+from rmqtx.readers.log.op_messages import op_findings, ops_of, rocksdb_marks, rollback_marks
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback, prepared_names
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,

@@ -18,7 +18,7 @@ def column(name: str, kind: pa.DataType, meaning: str, *, values: Iterable[str] 
     """Return a field with its description in the metadata.
 
     `values`: every value of the column, if the list is closed. `words`: the name of the list in
-    `rmqtx_cli.options.closed_values.LISTS`, if the list stands in a module that this one must not import.
+    `rmqtx_cli.options.columns.LISTS`, if the list stands in a module that this one must not import.
     """
     closed = {"values": ",".join(values)} if values else {"words": words} if words else {}
     return pa.field(name, kind, metadata={"meaning": meaning, **closed})

@@ -1,6 +1,7 @@
-"""A producer's side of the protocol at one broker: join a group, send half messages, receive the broker's checks.
+"""A producer's side of the protocol: join a group, send half messages, receive the broker's checks.
 
-Nothing here decides a transaction: a check is answered by `Broker.end_transaction`, over any connection.
+At several brokers, it is a member of its group with heartbeats, and has a new connection after a loss. Nothing here
+decides a transaction: a check is answered by `Broker.end_transaction`, over any connection.
 Source: client/impl/factory/MQClientInstance.java, client/impl/producer/DefaultMQProducerImpl.java,
 client/impl/ClientRemotingProcessor.java; docs/formats/half_and_op.md#producer, docs/formats/half_and_op.md#ask,
 docs/formats/wire.md#requests.
@@ -8,19 +9,21 @@ docs/formats/wire.md#requests.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rmqtx.remoting.connections.client import checked
 from rmqtx.remoting.connections.connection import Connection, Request, Value
-from rmqtx.remoting.connections.refusals import checked
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.connection_settings import RemotingSettings
-from rmqtx.remoting.protocol.errors import BadFrame
+from rmqtx.remoting.protocol.errors import BadFrame, RemotingError
 from rmqtx.remoting.protocol.frames import Frame
 
 #: Prefix of the client ids of rmqtx, which distinguishes them from the application's processes in a list of producers.
@@ -33,6 +36,10 @@ STORED = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
 )  # fmt: skip
 _NAME_END, _VALUE_END = "\x01", "\x02"
+#: Official clients send a heartbeat every 30 s; a broker drops a client after 120 s of silence.
+HEARTBEAT_MS = 10_000
+_LOOK_SECONDS = 0.5
+_RETRY_SECONDS = 2.0
 
 
 def our_client_id() -> str:
@@ -200,3 +207,102 @@ def sent(frame: Frame, unique_key: str) -> Sent:
         )
     except (KeyError, ValueError) as error:
         raise BadFrame(f"the response to a send lacks {error}") from error
+
+
+class Membership:
+    """A member of some producer groups while the block runs; it sends for the first group.
+
+    `on_check`: called from several threads with checks from brokers; it must not block. `on_change`: called with an
+    address and why the connection to it was lost, or None when it is connected again.
+    Raises: Unreachable, NoAnswer, Refused if a broker cannot be joined at the start; later losses are repaired.
+    """
+
+    def __init__(
+        self,
+        settings: RemotingSettings,
+        addresses: Sequence[str],
+        groups: Sequence[str],
+        on_check: Callable[[Check], None],
+        on_change: Callable[[str, str | None], None] = lambda _address, _why: None,
+        heartbeat_ms: int = HEARTBEAT_MS,
+    ) -> None:
+        self.client_id = our_client_id()
+        self.groups = tuple(groups)
+        self._settings = settings
+        self._addresses = list(dict.fromkeys(addresses))
+        self._on_check = on_check
+        self._on_change = on_change
+        self._heartbeat_seconds = heartbeat_ms / 1000
+        self._members: dict[str, Member] = {}
+        self._due: dict[str, float] = {}
+        self._lost: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"membership of {groups[0]}", daemon=True)
+
+    def __enter__(self) -> Membership:
+        try:
+            for address in self._addresses:
+                self._join(address)
+        except BaseException:
+            self._leave()
+            raise
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(self._settings.timeout_ms / 1000 + 5)
+        self._leave()
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The brokers without a connection now, and why."""
+        return dict(self._lost)
+
+    def member(self, address: str) -> Member:
+        """The member at one broker."""
+        return self._members[address]
+
+    def _join(self, address: str) -> None:
+        member = Member(self._settings, address, self.groups, self.client_id, self._on_check)
+        try:
+            member.heartbeat()
+        except BaseException:
+            member.close()
+            raise
+        self._members[address] = member
+        self._due[address] = time.monotonic() + self._heartbeat_seconds
+
+    def _keep(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            for address in self._addresses:
+                if self._stop.is_set():
+                    return
+                self._renew(address)
+
+    def _renew(self, address: str) -> None:
+        """Send a heartbeat to one broker if it is time, over a new connection if the old one was lost."""
+        now, member = time.monotonic(), self._members[address]
+        if now < self._due[address] and (address in self._lost or not member.is_closed):
+            return
+        try:
+            if member.is_closed:
+                self._join(address)
+            else:
+                member.heartbeat()
+                self._due[address] = now + self._heartbeat_seconds
+        except RemotingError as error:
+            member.close()
+            self._due[address] = now + _RETRY_SECONDS
+            if address not in self._lost:
+                self._lost[address] = error.message
+                self._on_change(address, error.message)
+            return
+        if self._lost.pop(address, None) is not None:
+            self._on_change(address, None)
+
+    def _leave(self) -> None:
+        for member in self._members.values():
+            with contextlib.suppress(RemotingError):  # without a connection the broker drops the member anyway
+                member.leave()
+            member.close()

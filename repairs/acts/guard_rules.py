@@ -26,8 +26,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.named_copies import is_in_rocksdb
 from rmqtx.repairs.acts.redelivery_rules import Found, not_over
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, Situation
+from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, ActRequest, Situation
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.check_rules import is_expired

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts import guard_rules, redelivery_rules
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import ActRequest, Situation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_messages import TRANS_OFFSET
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
 from rmqtx.repairs.acts.medium import Medium
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation, named_record
 from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import draft_of, has_readable_body, property_values
 from rmqtx.verdicts.model.transaction import Copy, OpMark, Transaction, newest_first

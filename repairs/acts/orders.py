@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.acts.proof import Proof
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.model.verdict_words import NextEvent

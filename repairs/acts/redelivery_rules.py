@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import ActRequest, Situation
 from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
 from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG

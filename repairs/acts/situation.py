@@ -1,4 +1,4 @@
-"""Everything that the guards judge: the state of one transaction, and the conditions of an act on it."""
+"""The request for an act, and everything that the guards judge: the state of one transaction, and the conditions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import State
@@ -19,6 +20,23 @@ from rmqtx.verdicts.model.verdict_words import State
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
 #: The reason of an undecided transaction whose RocksDB table, which shows whether it is still checked, was not read.
 OPEN_OR_DROPPED = "rocksdb_table_unread"
+
+
+@dataclass(frozen=True, slots=True)
+class ActRequest:
+    """An action and its limits.
+
+    `group`: refuse a transaction of another producer group. `queue_offset`: name this half copy, not the newest.
+    """
+
+    action: ActKind
+    group: str | None = None
+    queue_offset: int | None = None
+
+    @property
+    def decides(self) -> bool:
+        """Whether the action sends a decision on a half copy first."""
+        return self.action != ActKind.RESUME
 
 
 @dataclass(frozen=True, slots=True)

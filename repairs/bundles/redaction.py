@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rmqtx.readers.log import compression
-from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_messages import TRANS_OFFSET
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     HALF_MARK,

@@ -20,8 +20,7 @@ from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.store.broker_settings import settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
-from rmqtx.remoting.producer.membership import Membership
-from rmqtx.remoting.producer.producer import KEYS, Check, Message, Sent
+from rmqtx.remoting.producer.producer import KEYS, Check, Membership, Message, Sent
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError

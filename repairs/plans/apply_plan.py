@@ -11,8 +11,7 @@ from rmqtx.readers.model import exit_status
 from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.plans.draft_plan import is_live_store, staleness
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.plan_file import Plan, RecordPlace, Step

@@ -21,8 +21,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanStore, RecordPlace, Step
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, fingerprint, step_of

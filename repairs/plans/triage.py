@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, shown
 from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile, UnwritableFile
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import ActRequest, Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.receipts import whoever

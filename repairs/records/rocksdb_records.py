@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_messages import TRANS_OFFSET
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
 from rmqtx.readers.log.record_layout import NAME_END, VALUE_END, number_at
 from rmqtx.readers.model.errors import FormatError

@@ -22,8 +22,7 @@ from rmqtx.repairs.acts.carry_out import LATE_MS, late_until_ms
 from rmqtx.repairs.acts.claims import GroupWatch, Others
 from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answer
 from rmqtx.repairs.acts.guards import Refusal, refusals
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of

@@ -21,7 +21,7 @@ from rmqtx.repairs.acts.carry_out import carry_out
 from rmqtx.repairs.acts.guards import Refusal, overridden
 from rmqtx.repairs.acts.medium import Medium
 from rmqtx.repairs.acts.orders import CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.approval import approval
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted, plan_of

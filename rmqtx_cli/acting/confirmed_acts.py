@@ -10,7 +10,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
 from rmqtx.repairs.acts.guards import overridden
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct, Course
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import RECEIPTS, STATUS_OF_OUTCOME, status_of, table

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.options.closed_values import check_pattern, check_value
-from rmqtx_cli.options.columns import Heads, Path, resolve
+from rmqtx_cli.options.columns import Heads, Path, check_pattern, check_value, resolve
 from rmqtx_cli.words.times import parse_duration_ms, parse_time_ms
 
 _TOKEN = re.compile(

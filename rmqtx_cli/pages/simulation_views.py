@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rmqtx.verdicts.check.steps import Action, Round, Stop
+from rmqtx.verdicts.check.check_rules import Action, Round, Stop
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text

@@ -30,7 +30,7 @@ from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.deadlines.possible_starts import refused_by_all
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
-from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.simulation.starting_cursors import still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.of_old_stores import has_only_prepared
 from rmqtx_cli.words.text import count, escaped, size

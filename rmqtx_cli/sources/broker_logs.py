@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from rmqtx.readers.broker_logs.log_files import parsed_zone
 from rmqtx.readers.broker_logs.log_lines import LogReading, reading_of
-from rmqtx.readers.broker_logs.log_times import parsed_zone
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.audit.logged_events import Event, LoggedEvents
 from rmqtx.verdicts.causes.judging import Judging

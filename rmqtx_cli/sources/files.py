@@ -25,12 +25,13 @@ from rmqtx_cli.sources.opening import (
     conf_lines,
     header_lines,
     open_stores,
+    read_database,
     refuse_inside,
     say_consistency,
     say_header,
+    with_entries,
 )
 from rmqtx_cli.sources.provenance import MetaCarrier, add_provenance
-from rmqtx_cli.sources.transaction_tables import read_database, with_entries
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 

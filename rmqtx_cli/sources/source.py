@@ -17,7 +17,7 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions, SourceOptions
 from rmqtx_cli.sources.files import FileOpener
-from rmqtx_cli.sources.transaction_tables import address_of
+from rmqtx_cli.sources.opening import address_of
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:

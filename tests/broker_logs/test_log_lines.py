@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtx.readers.broker_logs.line_kinds import KINDS
-from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files
+from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files, parsed_zone, shown_zone_seconds, zone_text
 from rmqtx.readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
-from rmqtx.readers.broker_logs.log_times import parsed_zone, shown_zone_seconds, zone_text
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.manual.broker_logs_page import filled
 from tests.broker_logs import forge

@@ -15,7 +15,7 @@ import pytest
 
 from rmqtx.readers.model.exit_status import DONE, INTERRUPTED, SOME_REFUSED, USAGE
 from rmqtx.repairs.acts import wait_for_effect
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.model.tables import ALL_TABLES
-from rmqtx_cli.options.closed_values import closed_values, value_lists
-from rmqtx_cli.options.columns import resolve
+from rmqtx_cli.options.columns import closed_values, resolve, value_lists
 from rmqtx_cli.options.filters import parse_filter
 from rmqtx_cli.pages.glossary import RESULT_TABLES
 from tests.cli.conftest import Run

@@ -24,8 +24,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.exporter.reading import Answer, Failed, ReadingProcess, Request, read
 from rmqtx_cli.exporter.schedule import Schedule
-from rmqtx_cli.exporter.web import Server, StateCollector, parsed_address
-from rmqtx_cli.exporter.web_config import WebConfig, web_config
+from rmqtx_cli.exporter.web import Server, StateCollector, WebConfig, parsed_address, web_config
 from rmqtx_cli.monitoring.metrics import BY_NAME, GROUPS_MAX, METRICS, OTHER, Kind
 from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became

@@ -17,8 +17,8 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.check.check_rules import Action, Round
 from rmqtx.verdicts.check.half_queue_check import play_round
-from rmqtx.verdicts.check.steps import Action, Round
 from rmqtx.verdicts.check.timers_without_copies import Asking
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated

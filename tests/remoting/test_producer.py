@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
-from rmqtx.remoting.producer.membership import Membership
 from rmqtx.remoting.producer.producer import (
     OUR_CLIENTS,
     Check,
     Member,
+    Membership,
     Message,
     heartbeat_body,
     our_client_id,

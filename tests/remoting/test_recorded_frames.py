@@ -11,9 +11,8 @@ import pytest
 
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
-from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.client import Client, checked, is_not_there
 from rmqtx.remoting.connections.connection import Request, signed
-from rmqtx.remoting.connections.refusals import checked, is_not_there
 from rmqtx.remoting.protocol.codes import COMMIT, RequestCode
 from rmqtx.remoting.protocol.connection_settings import Credentials
 from rmqtx.remoting.protocol.errors import Refused

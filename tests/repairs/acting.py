@@ -11,7 +11,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmqtx.repairs.acts.orders import Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome, StandingWord

@@ -13,7 +13,7 @@ from rmqtx.repairs.acts import carry_out as path
 from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import status_of

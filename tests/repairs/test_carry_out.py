@@ -16,8 +16,7 @@ from rmqtx.repairs.acts import wait_for_effect
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, refuse_redelivered_elsewhere
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord, SentTo, Situation
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, SentTo, Situation
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt

@@ -19,7 +19,7 @@ from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.changes.execution import Destination, undo
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal

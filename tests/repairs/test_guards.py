@@ -11,8 +11,7 @@ from rmqtx.readers.log.record_layout import COMPRESSED
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import ReadAgain, SentTo, Situation
+from rmqtx.repairs.acts.situation import ActRequest, ReadAgain, SentTo, Situation
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES, SettingsSituation, hold_refusals
 from rmqtx.repairs.holds.standing_holds import Hold
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind

@@ -19,7 +19,7 @@ from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.claims import PREFIX
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
 from rmqtx.verdicts.model.verdict_words import NextEvent

@@ -20,7 +20,7 @@ from rmqtx.repairs.acts import file_medium
 from rmqtx.repairs.acts.guards import refusals
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.old_table_entries import why_not_dispatched
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.changes.execution import Destination, undo
 from rmqtx.repairs.changes.store_lock import require_not_mapped
 from rmqtx.repairs.receipts.act_words import ActKind

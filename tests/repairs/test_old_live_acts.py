@@ -16,7 +16,7 @@ from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.log_tail import LogTail, log_end
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import commit_record_of, rollback_record_of

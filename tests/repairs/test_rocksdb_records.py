@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_messages import TRANS_OFFSET
 from rmqtx.readers.log.properties import CHECK_TIMES, TRANSACTION_ID, UNIQ_KEY
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.errors import FormatError

@@ -17,8 +17,8 @@ from rmqtx.remoting.protocol.errors import NoAnswer
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.send_medium import SendMedium
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus

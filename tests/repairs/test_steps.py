@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.acts.situation import ActRequest, NamedRecord
 from rmqtx.repairs.plans.draft_plan import drafted, is_live_store, plan_of, staleness, step_of_situation
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PLAN_STORES, Plan, PlanStore, RecordPlace, parse_plan

@@ -17,14 +17,14 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.discovery import NameServers, chosen_brokers
-from rmqtx.remoting.producer.membership import Membership
+from rmqtx.remoting.producer.producer import Membership
 from rmqtx.remoting.protocol.answers import BrokerAddresses
 from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
 from rmqtx.repairs.acts.claims import GroupWatch, claim_on
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.holds.changes import change_settings, checked_drain, checked_hold, checked_release
 from rmqtx.repairs.holds.draining import Drain, DrainEnd, wait_until_drained
 from rmqtx.repairs.holds.standing_holds import standing_holds

@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from rmqtx.remoting.connections import client, connection
-from rmqtx.remoting.producer import membership, producer
+from rmqtx.remoting.producer import producer
 from rmqtx.repairs.acts import claims
 from rmqtx.repairs.receipts import receipts
 from rmqtx.repairs.stand_in import stand_in
@@ -253,7 +253,7 @@ class World:
             ),
             mock.patch.object(connection, "threading", threads), mock.patch.object(connection, "queue", queues),
             mock.patch.object(client, "threading", threads), mock.patch.object(claims, "threading", threads),
-            mock.patch.object(membership, "threading", threads), mock.patch.object(stand_in, "queue", queues),
+            mock.patch.object(producer, "threading", threads), mock.patch.object(stand_in, "queue", queues),
             mock.patch.object(claims, "random", self.random), mock.patch.object(producer, "secrets", tokens),
             mock.patch.object(receipts, "secrets", tokens), mock.patch.object(receipts, "_last_ns", 0),
         ):

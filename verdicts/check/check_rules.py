@@ -2,7 +2,8 @@
 
 The tests are about one half message that no op has ended. They accept the numbers of one half, to play half by half
 (`half_queue_check.py`), or arrays, to calculate all open halves of a queue at once (`discard_rounds.py`). A truth is a
-bool for numbers and an array of bools for arrays.
+bool for numbers and an array of bools for arrays. The steps of a round have names: the action on a half copy, and why
+the round ends.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener, read at
 the tag of each version; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard,
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.releases import (
@@ -31,7 +33,7 @@ from rmqtx.readers.model.releases import (
     dotted,
 )
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy
 from rmqtx.verdicts.model.check_stop import CheckStop
 
 _SLEEP_WITHOUT_OPS_MS = 1_000
@@ -139,3 +141,71 @@ def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) ->
 def wait_for_ops_ms(rules: CheckRules) -> int:
     """Return how long the loop waits for more ops before it decides without one; almost 0 before 5.1.0."""
     return _SLEEP_WITHOUT_OPS_MS if rules.reads_lists else 1
+
+
+class Action(StrEnum):
+    """The action of a round on a half copy."""
+
+    CHECKED = "checked"
+    UNASKED = "put back unasked"
+    IMMUNE = "put back immune"
+    DISCARDED = "discarded"
+    EXPIRED = "expired"
+    ENDED = "ended"
+    UNREADABLE = "unreadable"
+    SKIPPED = "skipped"
+
+
+class Stop(StrEnum):
+    """Why a round ends."""
+
+    END = "the end of the queue"
+    OWN_COPY = "its own copies"
+    YOUNG = "a half that is too young"
+    UNREADABLE = "a second unreadable half"
+    ABORTED = "an exception: no cursor moves"
+    TIME = "60 seconds"
+    REFUSED = "a copy that the store refuses"
+
+
+class CheckStep(NamedTuple):
+    """One action of a round.
+
+    Shape: `queue_offset`: the slot of the loop; `half` is None if it cannot be read. `written`: the new copy, if any.
+           `is_own_copy`: the copy was put back in the same round; if the queue lags behind, the broker may reach it
+           only in the next round (a millisecond decides).
+    """
+
+    action: Action
+    queue_offset: int
+    half: HalfCopy | None
+    time_ms: int
+    written: HalfCopy | None = None
+    written_bytes: int = 0
+    is_own_copy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: what it did, how it ended, the state after it. Units: epoch milliseconds."""
+
+    begin_ms: int
+    end_ms: int
+    steps: tuple[CheckStep, ...]
+    stop: Stop
+    before: CheckState
+    state: CheckState
+
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether it met no half copy and moved nothing: each later round does the same, at any time."""
+        met_none = self.stop in (Stop.END, Stop.UNREADABLE) and all(step.half is None for step in self.steps)
+        return met_none and _moved(self.before) == _moved(self.state)
+
+
+def _moved(state: CheckState) -> tuple[object, ...]:
+    """What a round can move."""
+    return (
+        state.half_cursor, state.half_begin, state.half_end, state.op_cursor, state.undispatched, state.first_file,
+        state.appended,
+    )

@@ -15,7 +15,11 @@ from typing import NamedTuple
 
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from rmqtx.verdicts.check.check_rules import (
+    Action,
     CheckRules,
+    CheckStep,
+    Round,
+    Stop,
     is_expired,
     is_spent,
     is_stored_since,
@@ -25,7 +29,6 @@ from rmqtx.verdicts.check.check_rules import (
 )
 from rmqtx.verdicts.check.slots import SlotRead
 from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
-from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
 
 ROUND_LIMIT_MS = 60_000
 OPS_PER_PULL = 32

@@ -29,6 +29,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import (
     CheckRules,
+    Stop,
     check_rules,
     is_stored_since,
     is_waited_for,
@@ -38,7 +39,6 @@ from rmqtx.verdicts.check.check_rules import (
 from rmqtx.verdicts.check.check_stops import stopping_versions
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
-from rmqtx.verdicts.check.steps import Stop
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import (
     CheckWindow,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.offset_marks import rocksdb_marks, rollback_marks
+from rmqtx.readers.log.op_messages import rocksdb_marks, rollback_marks
 from rmqtx.readers.log.prepared_records import is_rollback, prepared_names
 from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block

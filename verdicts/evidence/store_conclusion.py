@@ -26,13 +26,12 @@ from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store, is_bundle
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.claims.log_agreement import contradictions, lost_end
-from rmqtx.verdicts.claims.op_numbers import op_number_findings
 from rmqtx.verdicts.compared.checked_queues import checked_queue_findings, ranges_of_log, table_findings
 from rmqtx.verdicts.compared.losses import started_check_findings
 from rmqtx.verdicts.compared.rocksdb_queues import table_end_findings
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.end_records import examined_ends
-from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
+from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.ends.unfound_entries import evidence_of_entries
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
@@ -41,7 +40,7 @@ from rmqtx.verdicts.missing.hidden_records import bounded
 from rmqtx.verdicts.missing.missing_ranges import missing_bytes
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.marked_copies import SeenCopies
-from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.simulation.starting_cursors import still_beyond
 from rmqtx.verdicts.startup.log_cut import log_cut
 from rmqtx.verdicts.startup.queues import QueueFacts
 

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.offset_marks import OFFSET_MARKS
-from rmqtx.readers.log.op_messages import marks_of, op_findings
+from rmqtx.readers.log.op_messages import OFFSET_MARKS, marks_of, op_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import may_be_unreadable
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of

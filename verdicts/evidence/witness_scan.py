@@ -46,12 +46,12 @@ from rmqtx.readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from rmqtx.verdicts.claims.op_numbers import half_queue_end, highest_marks
 from rmqtx.verdicts.compared.checked_queues import CheckedClaims
 from rmqtx.verdicts.compared.queue_claims import QueueParts
 from rmqtx.verdicts.compared.rocksdb_queues import unfound_rocksdb_slots
 from rmqtx.verdicts.ends.index_ids import doubtful_ids
 from rmqtx.verdicts.ends.named_halves import IdentifiedRows
+from rmqtx.verdicts.ends.taken_numbers import half_queue_end, highest_marks
 from rmqtx.verdicts.ends.unfound_entries import unfound_entries
 from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers

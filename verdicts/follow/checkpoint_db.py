@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.log.offset_marks import OFFSET_MARKS
+from rmqtx.readers.log.op_messages import OFFSET_MARKS
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, struct_of
 from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile

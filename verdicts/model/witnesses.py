@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.offset_marks import OFFSET_MARKS
+from rmqtx.readers.log.op_messages import OFFSET_MARKS
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.tables import MARKS

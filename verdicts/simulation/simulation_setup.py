@@ -29,8 +29,7 @@ from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
-from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
-from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors, still_beyond
 from rmqtx.verdicts.startup.findings import by_some_versions
 from rmqtx.verdicts.startup.log_cut import scanned_cuts
 from rmqtx.verdicts.startup.rules import possible_rules

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from rmqtx.readers.model.tables import column
-from rmqtx.verdicts.check.steps import Action
+from rmqtx.verdicts.check.check_rules import Action
 from rmqtx.verdicts.check.timers_without_copies import Asking
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.offset_marks import rocksdb_marks
+from rmqtx.readers.log.op_messages import rocksdb_marks
 from rmqtx.readers.log.prepared_records import NO_HASH, OldRecords
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_layout import PREPARED

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.header_doubts import has_port
-from rmqtx.readers.log.offset_marks import as_marks, is_rocksdb_mark
+from rmqtx.readers.log.op_messages import as_marks, is_rocksdb_mark
 from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
 from rmqtx.readers.store.store import DISCARD_TOPIC, WAITING_TOPICS

@@ -25,8 +25,8 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.verdicts.claims.op_numbers import half_queue_end
 from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts
+from rmqtx.verdicts.ends.taken_numbers import half_queue_end
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
 from rmqtx.verdicts.verify.index_entries import IndexClaims, IndexPart

@@ -39,27 +39,25 @@ from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
 from rmqtx.verdicts.claims.claim_proofs import DecodedLog
 from rmqtx.verdicts.claims.log_agreement import lost_end
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
-from rmqtx.verdicts.claims.op_numbers import op_number_findings
 from rmqtx.verdicts.compared.checked_queues import ranges_of_log
 from rmqtx.verdicts.compared.losses import with_losses
 from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
-from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
+from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
-from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings, still_beyond
 from rmqtx.verdicts.startup.findings import start_findings
 from rmqtx.verdicts.startup.recovery import LogFacts
-from rmqtx.verdicts.verify.index_chains import chain_findings
 from rmqtx.verdicts.verify.index_entries import IndexComparison
 from rmqtx.verdicts.verify.open_tables import database_findings, rocksdb_table_findings, transaction_table_findings
 from rmqtx.verdicts.verify.split import SplitWork, VerifiedSplit
 from rmqtx.verdicts.verify.store_files import (
     backwards_finding,
+    chain_findings,
     checkpoint_findings,
     checkpoint_record_findings,
     configuration_findings,

@@ -40,10 +40,10 @@ from rmqtx_cli.pages.summary import COUNTED_COLUMNS, COUNTS_VIEW, SUMMARY, SUMMA
 from rmqtx_cli.sources.broker_logs import check_logs, read_logs
 from rmqtx_cli.sources.engine_run import engine_run
 from rmqtx_cli.sources.files import FileOpener
+from rmqtx_cli.sources.opening import address_of
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.provenance import TakenProvenance
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
-from rmqtx_cli.sources.transaction_tables import address_of
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, grouped, size
 from rmqtx_cli.words.times import asked_time_ms

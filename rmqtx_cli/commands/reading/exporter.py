@@ -10,7 +10,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands.declared.watch import ExporterCommand
 from rmqtx_cli.exporter.reading import Request
 from rmqtx_cli.exporter.schedule import Schedule
-from rmqtx_cli.exporter.web_config import WebConfig, web_config
+from rmqtx_cli.exporter.web import WebConfig, web_config
 from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import parse_duration_ms

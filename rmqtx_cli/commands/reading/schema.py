@@ -15,7 +15,7 @@ from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.commands.declared.data import SchemaCommand, SchemaFormat
-from rmqtx_cli.options.closed_values import closed_values
+from rmqtx_cli.options.columns import closed_values
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, RowForm
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream

@@ -20,7 +20,7 @@ from rmqtx.verdicts.audit.simulated import (
     cursors_of,
     simulated_store,
 )
-from rmqtx.verdicts.check.steps import Round
+from rmqtx.verdicts.check.check_rules import Round
 from rmqtx.verdicts.check.timers_without_copies import AskingRound
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX

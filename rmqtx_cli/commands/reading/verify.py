@@ -38,8 +38,14 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import VIEWS, View
 from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, with_usable_advice
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
-from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
-from rmqtx_cli.sources.transaction_tables import address_of, read_database
+from rmqtx_cli.sources.opening import (
+    address_of,
+    open_stores,
+    read_database,
+    refuse_inside,
+    say_conf_notes,
+    say_consistency,
+)
 from rmqtx_cli.words.of_old_stores import fitted_rows
 from rmqtx_cli.words.say import SEVERITIES, Voice
 from rmqtx_cli.words.text import count, escaped

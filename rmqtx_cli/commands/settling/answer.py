@@ -12,7 +12,7 @@ from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.live.lookups import pending, show
-from rmqtx.remoting.producer.membership import Membership
+from rmqtx.remoting.producer.producer import Membership
 from rmqtx.repairs.acts.claims import GroupWatch, Others, claim_on
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.receipts.act_words import ANSWERED

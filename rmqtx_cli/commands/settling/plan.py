@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.traces.trace_lines import Decision
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.acts.situation import ActRequest, Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
 from rmqtx.repairs.plans.plan_sources import PlanSource, rows_for, selectable
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind

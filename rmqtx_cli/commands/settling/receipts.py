@@ -20,7 +20,7 @@ from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, Receipt, table
 from rmqtx.repairs.receipts.recheck import Standing, rechecked, record_recheck
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.commands.declared.settle import ChosenOptions, ReceiptsCommand, RecheckOptions
-from rmqtx_cli.options.closed_values import check_value
+from rmqtx_cli.options.columns import check_value
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     OutputFormat,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx_cli.acting.acted_on import acted_on, acted_on_by_copies
 from rmqtx_cli.acting.confirmed_acts import (

@@ -13,7 +13,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.carry_out import checked_acts
 from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.bundles.bundle import BundleSource, make_bundle
 from rmqtx.repairs.changes.execution import Destination
 from rmqtx.repairs.receipts.act_words import ActKind

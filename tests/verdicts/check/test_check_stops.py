@@ -12,8 +12,8 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.check.check_rules import Stop
 from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
-from rmqtx.verdicts.check.steps import Stop
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.brokers.corpus import corpus_names, expected, recipe

@@ -15,10 +15,9 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
-from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import Action, check_rules, supposed_version
 from rmqtx.verdicts.check.half_queue_check import play_rounds
 from rmqtx.verdicts.check.state import CheckSettings, HalfCopy, check_settings
-from rmqtx.verdicts.check.steps import Action
 from rmqtx.verdicts.check.window import check_window, next_round_ms
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round

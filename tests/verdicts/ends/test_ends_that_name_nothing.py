@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
-from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_messages import TRANS_OFFSET
 from rmqtx.readers.log.record_layout import AT, COMMIT, NAME_END, ROLLBACK, TRANSACTION_MASK, VALUE_END
 from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.model.findings import Finding
