@@ -105,9 +105,7 @@ contracts: $(INSTALLED) ## which package and which folder may import which, and 
 man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md, docs/api_reference.md and the diagrams of docs/formats again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual.manual man
 	@$(BIN)/python -m rmqtx.spark_tasks.source.schema_page docs/tables.md
-	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
-	@$(BIN)/python -m rmqtx_cli.manual.causes_page docs/causes.md
-	@$(BIN)/python -m rmqtx_cli.manual.broker_logs_page docs/broker_logs.md
+	@$(BIN)/python -m rmqtx_cli.manual.list_pages docs
 	@$(BIN)/python -m rmqtx_cli.manual.monitoring_pages docs/monitoring.md
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 	@$(BIN)/python -m rmqtx_cli.manual.api_page docs/api_reference.md

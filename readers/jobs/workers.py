@@ -1,9 +1,4 @@
-"""Run tasks in this process, and in others of this machine.
-
-The processes of a pool do not run the caller's program a second time. A process that is spawned imports the file or
-module that was started: a script without `if __name__ == "__main__":` would begin its audit again there, and each
-process would load what the caller imports. Tasks are functions of rmqtx, which are found by their module.
-"""
+"""Run tasks in this process, and in others of this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from multiprocessing import spawn
-from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from rmqtx.readers.model.own_process import MEMORY_OF_SCANS, begin_own_process
 
@@ -28,9 +21,6 @@ _Result = TypeVar("_Result")
 
 #: Called with the amount done and the total.
 Progress = Callable[[int, int], None]
-_LAUNCHING = threading.Lock()
-#: What multiprocessing passes to a process so that it imports the program.
-_PROGRAM = ("init_main_from_name", "init_main_from_path")
 
 
 @runtime_checkable
@@ -83,7 +73,7 @@ def _wait_for_parents_end() -> None:
 def _pool(processes: int) -> ProcessPoolExecutor:
     from concurrent.futures import ProcessPoolExecutor
 
-    from rmqtx.readers.jobs.workers import WithoutProgram
+    from rmqtx.readers.jobs.spawned import WithoutProgram
 
     # Spawned, not forked: Arrow's threads do not survive a fork.
     return ProcessPoolExecutor(processes, mp_context=WithoutProgram(), initializer=_begin)
@@ -151,38 +141,3 @@ def _done(function: Callable[[_Task], _Result], task: _Task) -> Future[_Result]:
     except Exception as error:
         done.set_exception(error)  # raised when it is this task's turn
     return done
-
-
-@contextmanager
-def _program_left_out() -> Iterator[None]:
-    """Leave the program out of what this thread passes to a process; other threads start theirs as before.
-
-    Source: CPython 3.11 to 3.14, multiprocessing/spawn.py: get_preparation_data has no parameter for it.
-    """
-    own = threading.get_ident()
-    with _LAUNCHING:
-        usual = spawn.get_preparation_data
-
-        def chosen(name: str) -> dict[str, Any]:
-            passed = usual(name)
-            is_own = threading.get_ident() == own
-            return {key: one for key, one in passed.items() if not (is_own and key in _PROGRAM)}
-
-        spawn.get_preparation_data = chosen
-        try:
-            yield
-        finally:
-            spawn.get_preparation_data = usual
-
-
-class _Process(SpawnProcess):
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # noqa: N802 -- the name in multiprocessing
-        with _program_left_out():
-            return SpawnProcess._Popen(process_obj)
-
-
-class WithoutProgram(SpawnContext):
-    """Spawned processes, without the caller's program."""
-
-    Process = _Process

@@ -15,8 +15,8 @@ from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
 from rmqtx.verdicts.check.state import check_settings
 from rmqtx.verdicts.deadlines.predicting import predict_window, standing
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 IN_ROCKSDB = Why(
     "the number of its checks is in the broker's RocksDB table, which no request reads", is_known=False

@@ -19,11 +19,17 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.queues import first_kept
 from rmqtx.remoting.protocol.errors import BadFrame, Refused
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, WIRE, StoreEvidence
-from rmqtx.verdicts.model.verdict_inputs import HalfNumbers, MisdirectedDecision, MissingRange, StoreView, idle_ops
+from rmqtx.verdicts.model.verdict_inputs import (
+    CheckStop,
+    HalfNumbers,
+    MisdirectedDecision,
+    MissingRange,
+    StoreView,
+    idle_ops,
+)
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.

@@ -33,9 +33,9 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import SET_CURSOR, Receipt
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS
 from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.model.verdict_words import Advice, NextEvent, State
 from rmqtx.verdicts.simulation.starting_cursors import not_read
 

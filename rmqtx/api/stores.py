@@ -34,7 +34,7 @@ from rmqtx.verdicts.model.reading import VerdictReading
 if TYPE_CHECKING:
     from rmqtx.api import acting, file_acts
     from rmqtx.api.acting import Applied, Plan, Where
-    from rmqtx.api.results import LazyTable
+    from rmqtx.api.lazy_tables import LazyTable
     from rmqtx.verdicts.audit import simulated
     from rmqtx.verdicts.verify import copies, verify
 
@@ -165,7 +165,7 @@ class Stores:
 
     def tables(self) -> dict[str, LazyTable]:
         """The tables by the names of `rmqtx sql`: for `duckdb.register`, which reads the columns that a query uses."""
-        from rmqtx.api.results import LazyTable  # imports pandas, if that is installed
+        from rmqtx.api.lazy_tables import LazyTable  # imports pandas, if that is installed
 
         def whole(rows: Callable[[], Rows[Any]]) -> Callable[[Sequence[str]], Rows[Any]]:
             return lambda _: rows()

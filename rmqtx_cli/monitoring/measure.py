@@ -1,20 +1,18 @@
-"""Measures what `rmqtx check` judges: pending transactions, their ages, cursors, ends of log and half queue, holds."""
+"""Measures what `rmqtx check` judges: pending transactions and their ages, cursors, ends of log and half queue."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.log.commit_log import last_with_data
-from rmqtx.readers.model.errors import SourceError, UnreadableFile
+from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.repairs.holds.standing_holds import REJECT, Hold, is_over, looks_drained, looks_held, standing_holds
-from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
@@ -27,7 +25,6 @@ from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences, stopp
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.words.text import of_group
-from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +43,7 @@ def _queue_numbers(source: Source, now_ms: int) -> list[StoreNumbers]:
     """Cursors and the ends of log and queues of each store or broker."""
     if isinstance(source, FileSource):
         return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
-    from rmqtx_cli.monitoring.measure import held_sentences  # both have connections: files need none
+    from rmqtx_cli.monitoring.held import held_sentences  # both have connections: files need none
     from rmqtx_cli.sources.brokers import BrokerSource
 
     if isinstance(source, BrokerSource):
@@ -234,37 +231,3 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
 def _log_end_offset(store: Store) -> int:
     last = last_with_data(store.commit_log)
     return next((segment.end_offset for segment in store.commit_log if segment.base_offset == last), 0)
-
-
-def held_sentences(facts: Sequence[LiveStore], now_ms: int) -> dict[str, tuple[str, bool]]:
-    """Return a sentence for each broker with settings as a hold or a drain sets them, and whether its time is over.
-
-    Of another user's journal nothing is read: that a broker is held or drained is known by its settings alone. Before
-    5.1.0 these do not show a drain (`looks_drained`).
-    """
-    confs = {fact.root: fact.settings.given or {} for fact in facts}
-    if not any(looks_held(conf) or conf.get(REJECT) == "true" for conf in confs.values()):
-        return {}
-    try:
-        holds = standing_holds(Journal().read().receipts)
-    except UnreadableFile:
-        holds = {}
-    found = {}
-    for root, conf in confs.items():
-        hold = holds.get(root)
-        sentences = [_sentence(root, hold, now_ms)] if looks_held(conf) else []
-        is_ours = hold is not None and hold.setting(REJECT) is not None and conf.get(REJECT) == "true"
-        if is_ours or looks_drained(conf):
-            since = f"since {time_text(hold.since_ms)}" if hold is not None else "(since when: unknown here)"
-            sentences.append((f"{root} is drained: it refuses transactions {since}, until rmqtx release", False))
-        if sentences:
-            found[root] = "; ".join(text for text, _ in sentences), any(is_over for _, is_over in sentences)
-    return found
-
-
-def _sentence(root: str, hold: Hold | None, now_ms: int) -> tuple[str, bool]:
-    if hold is None or hold.until_ms is None:
-        return f"{root} is held: its transactionCheckMax is as rmqtx hold sets it (until when: unknown here)", False
-    if is_over(hold, now_ms):
-        return f"the hold of {root} is over since {duration_text(now_ms - hold.until_ms)}: rmqtx release", True
-    return f"{root} is held until {time_text(hold.until_ms)}: its check discards nothing", False

@@ -20,8 +20,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
-from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms
-from rmqtx.verdicts.ledger.matching import SEPARATOR, Match, Term, named_pattern
+from rmqtx.verdicts.ledger.join import SEPARATOR, LedgerFit, LedgerTerms, Match, Term, named_pattern
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.options.filters import Filter, parse_filter, tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqtx.readers.model.tables import ALL_TABLES, LIVE_TRANSACTIONS, VERDICT_CHANGES
 from rmqtx.repairs.changes.undo_files import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
-from rmqtx.verdicts.growing.verdict_rows import VERDICTS
+from rmqtx.verdicts.growing.table_step import VERDICTS
 from rmqtx_cli.pages.glossary import RESULT_TABLES
 
 #: Those that `rmqtx explain` explains, and others whose columns other tables have too.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.verdicts.deadlines.deadline import Deadline
-    from rmqtx.verdicts.model.check_stop import CheckStop
+    from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 _NAMED_MAX = 3
 #: What a prediction assumes, in a few words.

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.findings import Finding
-    from rmqtx.verdicts.model.check_stop import CheckStop
     from rmqtx.verdicts.model.predicted import Prediction
     from rmqtx.verdicts.model.reading import VerdictReading
+    from rmqtx.verdicts.model.verdict_inputs import CheckStop
     from rmqtx_cli.sources.broker_logs import BrokerLogs
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.source import Source

@@ -23,8 +23,7 @@ from rmqtx.spark_tasks.jobs.audit import Judged, transactions, unread_in
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, LedgerFit, LedgerTerms, ledger_words
-from rmqtx.verdicts.ledger.matching import Match
+from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, LedgerFit, LedgerTerms, Match, ledger_words
 from rmqtx.verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
 from rmqtx.verdicts.model.reading import VerdictReading
 

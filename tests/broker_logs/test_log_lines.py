@@ -19,7 +19,7 @@ from rmqtx.readers.broker_logs.line_kinds import KINDS
 from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files, parsed_zone, shown_zone_seconds, zone_text
 from rmqtx.readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.manual.broker_logs_page import filled
+from rmqtx_cli.manual.list_pages import filled
 from tests.broker_logs import forge
 
 LOGS = Path(__file__).with_name("logs")
@@ -169,7 +169,7 @@ def test_a_place_without_logs_is_an_error_that_shows_what_to_type(kind: str, tmp
 
 def test_the_page_has_every_kind() -> None:
     text = Path("docs/broker_logs.md").read_text("utf-8")
-    assert filled(text) == text, "make man"
+    assert filled("broker_logs.md", text) == text, "make man"
 
 
 def test_text_of_clients_does_not_make_a_line(tmp_path: Path) -> None:

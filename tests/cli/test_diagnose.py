@@ -12,7 +12,7 @@ import pytest
 
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx_cli.manual.causes_page import filled
+from rmqtx_cli.manual.list_pages import filled
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 from tests.forge.logs import Forge
@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "causes.md"
 
 def test_the_page_is_what_is_declared() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == filled(text), "make man"
+    assert text == filled("causes.md", text), "make man"
 
 
 def test_rows_for_scripts(rmqtx: Run, common: Path) -> None:

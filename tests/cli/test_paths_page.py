@@ -10,7 +10,7 @@ import pytest
 
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
 from rmqtx.readers.store.version_signs import VERSION_MARKS
-from rmqtx_cli.manual.paths_page import filled
+from rmqtx_cli.manual.list_pages import filled
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.representatives import each_store
@@ -22,7 +22,7 @@ OTHERS = ("abort.bak", "commitlog-*/*", "dledger-*/checkpoint", "dledger-*/currt
 
 def test_the_page_is_what_is_declared() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert text == filled(text), "make man"
+    assert text == filled("paths.md", text), "make man"
 
 
 def declared(path: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from rmqtx.readers.ledger.ledger import Ledger, open_ledger
 from rmqtx.readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
-from rmqtx.verdicts.ledger.matching import Match, Term, named_pattern, plain_texts
+from rmqtx.verdicts.ledger.join import Match, Term, named_pattern, plain_texts
 from tests.forge.stores import contents
 
 

@@ -25,8 +25,7 @@ from rmqtx.verdicts.audit.provenance import store_provenance
 from rmqtx.verdicts.export.export import ExportJob
 from rmqtx.verdicts.export.export_manifest import opened_directory
 from rmqtx.verdicts.export.partition_files import ParquetForm
-from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms, reconcile
-from rmqtx.verdicts.ledger.matching import Match, Term
+from rmqtx.verdicts.ledger.join import LedgerFit, LedgerTerms, Match, Term, reconcile
 from rmqtx.verdicts.ledger.reconcile import RECONCILED
 from rmqtx.verdicts.transactions.diff import differences
 from rmqtx_cli.options.filters import parse_filter

@@ -26,8 +26,8 @@ from rmqtx.readers.model.tables import VERDICT_CHANGES
 from rmqtx.readers.store.store import open_store
 from rmqtx.spark_tasks.session.errors import translated
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.growing.table_step import VERDICTS
 from rmqtx.verdicts.growing.tables import TableName
-from rmqtx.verdicts.growing.verdict_rows import VERDICTS
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, unpacked

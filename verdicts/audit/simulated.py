@@ -17,8 +17,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.window import has_op_lists
 from rmqtx.verdicts.deadlines.predicting import predict_from_files
 from rmqtx.verdicts.evidence.store_facts import future_findings
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import ROUNDS_MAX
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.simulation import SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_setup import (
     SimulatedConfiguration,

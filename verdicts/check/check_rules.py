@@ -34,7 +34,7 @@ from rmqtx.readers.model.releases import (
 )
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy
-from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 _SLEEP_WITHOUT_OPS_MS = 1_000
 #: `may_equal` of the checks that go through records without copies: of RocksDB, and of the timers before 4.3.

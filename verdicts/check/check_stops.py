@@ -32,7 +32,7 @@ from rmqtx.verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.stored_records import StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
-from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128

@@ -50,7 +50,6 @@ from rmqtx.verdicts.check.window import (
 )
 from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import (
     ASSUMED,
     ASSUMED_SETTINGS,
@@ -78,6 +77,7 @@ from rmqtx.verdicts.model.predicted import (
     Why,
     no_numbers,
 )
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.starting_cursors import starting_cursors
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.window import CheckWindows
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx.verdicts.deadlines.predicting import predict_from_files
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies, SeenCopies
 from rmqtx.verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
 from rmqtx.verdicts.model.verdict_inputs import (
+    CheckStop,
     DoubtfulEnd,
     DoubtfulId,
     HalfNumbers,

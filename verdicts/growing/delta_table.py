@@ -21,8 +21,7 @@ from pyarrow import fs
 from rmqtx.readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
 from rmqtx.readers.storage.remote_systems import opened as opened_system
 from rmqtx.verdicts.follow.change_log import KEY
-from rmqtx.verdicts.growing.table_step import CURRENT, TableStep, table_differs
-from rmqtx.verdicts.growing.verdict_rows import VERDICTS, closed
+from rmqtx.verdicts.growing.table_step import CURRENT, VERDICTS, TableStep, closed, table_differs
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
 from rmqtx.readers.model.own_process import allow_pandas
 from rmqtx.verdicts.follow.change_log import KEY
-from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
-from rmqtx.verdicts.growing.verdict_rows import VERDICTS
+from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, VERDICTS, TableStep, continued, table_differs
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -38,8 +38,16 @@ from rmqtx.verdicts.growing.table_manifest import (
     read_manifest,
     write_manifest,
 )
-from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
-from rmqtx.verdicts.growing.verdict_rows import VERDICTS, are_unsettled, key_texts
+from rmqtx.verdicts.growing.table_step import (
+    CURRENT,
+    VALID_SINCE,
+    VERDICTS,
+    TableStep,
+    are_unsettled,
+    continued,
+    key_texts,
+    table_differs,
+)
 
 #: The number of files of about one size, and of files of unsettled rows, that a step joins.
 _JOINED_MIN, _OPEN_JOINED_MIN = 8, 4

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import Reading
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.trace_evidence import Traces
-from rmqtx.verdicts.model.verdict_inputs import MissingRange
+from rmqtx.verdicts.model.verdict_inputs import CheckStop, MissingRange
 
 #: More reasons of UNDECIDABLE transactions are not repeated in one line.
 _REASONS_MAX = 2

@@ -9,9 +9,9 @@ import numpy as np
 
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version, newest_default
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.log_evidence import LogEvidence
 from rmqtx.verdicts.model.trace_evidence import Traces
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 #: How long the write of an op message may take after its wait.
 OP_WRITE_MS = 1_000

@@ -13,9 +13,9 @@ import numpy as np
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import UInt64s
+from rmqtx.readers.model.releases import Version
 from rmqtx.readers.old_tables.beside_log import BesideLog
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.predicted import Prediction
 
 #: No slot of the half queue leads to a half message, and none will: the check never reads it. The slot with its number
@@ -233,3 +233,38 @@ def idle_ops(findings: Iterable[Finding]) -> tuple[int, ...]:
     """Return the commit-log offsets of the op messages that the check passes over, by the findings about them."""
     places = {one.commit_log_offset for one in findings if one.code == "op-without-effect"}
     return tuple(sorted(place for place in places if place is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStop:
+    """A message at which every round of the check of one half queue ends.
+
+    Shape: `place` is the place as text: "half 140". The check reaches only half copies with a queue offset below
+           `reach_end`. `why` names the broker and the cause: "broker 4.5.0 cannot read it". `since_ms` is the store
+           time of the message: no round has passed it since; None if unknown. `transaction_id` and `commit_log_offset`
+           are those of the message, if known; `queue_offset` its place in the half queue, or in the op queue (`is_op`).
+           `is_readable`: the message can be read, but the check does not run. `lacks_room`: it can be read, but its
+           properties leave no room for those that the check adds. `version`: the broker's version by whose
+           rules the message ends the round; None if it is not known, or makes no difference. `is_lost`: the log has no
+           file with its record, although it would be in the log.
+    Units: queue offsets; epoch milliseconds.
+    """
+
+    store: str
+    queue_id: int
+    queue_offset: int
+    is_op: bool
+    reach_end: int
+    why: str
+    since_ms: int | None = None
+    transaction_id: str | None = None
+    commit_log_offset: int | None = None
+    is_readable: bool = False
+    lacks_room: bool = False
+    version: Version | None = None
+    is_lost: bool = False
+
+    @property
+    def place(self) -> str:
+        """Return the place as text."""
+        return f"{'op' if self.is_op else 'half'} {self.queue_offset}"

@@ -26,7 +26,7 @@ from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.index_ids import contradicted_ids
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
-from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors, still_beyond

@@ -40,7 +40,8 @@ class HoldCommand(Command):
     """
 
     NAME = ActKind.HOLD
-    MODULE = "settling.hold"
+    MODULE = "settling.holds"
+    FUNCTION = "run_hold"
     EXAMPLES = (
         Example(
             "rmqtx hold -n 10.0.0.1:9876 --for 4h --reason 'shop is down, OPS-4711' --dry-run", "what would change"
@@ -125,7 +126,8 @@ class ReleaseCommand(Command):
     """
 
     NAME = ActKind.RELEASE
-    MODULE = "settling.release"
+    MODULE = "settling.holds"
+    FUNCTION = "run_release"
     EXAMPLES = (
         Example("rmqtx release -n 10.0.0.1:9876 --dry-run", "what would change, and what the check would then discard"),
         Example("rmqtx release -n 10.0.0.1:9876", "put back the settings of all held and drained brokers"),

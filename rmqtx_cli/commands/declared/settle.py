@@ -180,7 +180,8 @@ class RedeliverCommand(Command):
     """
 
     NAME = ActKind.REDELIVER
-    MODULE = "settling.redeliver"
+    MODULE = "settling.act"
+    FUNCTION = "run_redeliver"
     EXAMPLES = (
         Example("rmqtx redeliver ORDER-4711 -n NAMESRV --reason 'paid, OPS-4711' --dry-run", "show what would be done"),
         Example("rmqtx redeliver ORDER-4711 -n 10.0.0.1:9876 --reason 'paid, OPS-4711'", "verify, ask, deliver, prove"),

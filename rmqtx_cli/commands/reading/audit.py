@@ -1,15 +1,11 @@
-"""`rmqtx audit`: list every transaction with its state and evidence.
-
-`rmqtx audit -o DIR/` writes a folder of Parquet, where the verdicts are judged.
-"""
+"""`rmqtx audit`: list every transaction with its state and evidence."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 import pyarrow as pa
 
@@ -17,7 +13,6 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import FINDINGS, findings_table
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
-from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written, verdict_folder
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
@@ -31,29 +26,20 @@ from rmqtx_cli.options.options import (
     ProvenanceOptions,
 )
 from rmqtx_cli.options.source_options import LogOptions, SourceOptions
-from rmqtx_cli.output.listing import Listing, concluded
+from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.table import print_table
 from rmqtx_cli.output.views import VIEWS
 from rmqtx_cli.pages.causes import group_cause_lines
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import COUNTED_COLUMNS, COUNTS_VIEW, SUMMARY, SUMMARY_COLUMNS, SUMMARY_VIEW, Summary
 from rmqtx_cli.sources.broker_logs import check_logs, read_logs
-from rmqtx_cli.sources.engine_run import engine_run
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.opening import address_of
 from rmqtx_cli.sources.proofs import Proving
-from rmqtx_cli.sources.provenance import TakenProvenance
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, grouped, size
 from rmqtx_cli.words.times import asked_time_ms
 
-if TYPE_CHECKING:
-    import typer
-
-    from rmqtx_cli.options.engine import EngineOptions
-    from rmqtx_cli.options.options import OutputOptions, ProvenanceOptions
-    from rmqtx_cli.sources.files import FileOpener
 
 def run(options: AuditCommand) -> int:
     """Run the command; return its exit status."""
@@ -72,7 +58,7 @@ def run(options: AuditCommand) -> int:
     if options.asked.summary and options.asked.findings:
         raise BadRequest("--summary and --findings are two listings: give only one")
     if options.asked.partition_by is not None or isinstance(options.output.output, OutputFolder):
-        from rmqtx_cli.commands.reading.audit import audit_into_folder, folder_of  # all of pyarrow.fs
+        from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of  # all of pyarrow.fs
 
         unfit = _not_in_folders(options.asked, options.output, options.source, options.logs)
         folder = folder_of(options.output, options.asked.partition_by, unfit)
@@ -196,55 +182,3 @@ class _AuditRun:
             print_table(self.counted.table(), COUNTS_VIEW)
         for line in self.counted.lines(source.stores, self._met, self.at_ms):
             self.listing.voice.note(line)
-
-
-def folder_of(
-    output: OutputOptions, partition_by: str | None, unfit: Mapping[str, Any]
-) -> VerdictFolder:
-    """Return the folder that `-o` names.
-
-    `unfit`: values of the options that a folder does not support, by option name.
-    Raises: BadRequest for one of these options, and for --partition-by without a folder.
-    """
-    place = output.output
-    if not isinstance(place, OutputFolder):
-        raise BadRequest("--partition-by is for folders", advice="add -o DIR/")
-    for name, value in unfit.items():
-        if value not in (None, False, [], ()):
-            raise BadRequest(
-                f"{name} does not go with -o {place.place}: a folder has all transactions with all columns",
-                advice="select when you read it, or give -o a file",
-            )
-    names = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
-    return verdict_folder(place.place, names, has_timestamps=output.form.timestamps)
-
-
-def audit_into_folder(
-    context: typer.Context, folder: VerdictFolder, opener: FileOpener, engine: EngineOptions,
-    provenance: ProvenanceOptions, at_ms: int | None,
-) -> int:
-    """Write the folder; return the exit status.
-
-    Raises: BadRequest if the folder has files; UnwritableFile.
-    """
-    taken = TakenProvenance(opener.voice)
-    with (
-        opener.opened(OutputFolder(folder.place)) as source,
-        folder.begun(),
-        engine_run(context, "auditing", source.stores, taken, engine, provenance) as run,
-    ):
-        reading, written = run.engine.audit_into(
-            folder, source.stores, source.opened.settings_of, at_ms=at_ms, progress=run.progress
-        )
-        folder.finish(written, findings_table(reading.findings), reading.coverage_table(), taken.meta or {})
-    states = _states(written)
-    files_bytes = [size_bytes for one in written for size_bytes in one.files_bytes.values()]
-    opener.voice.note(
-        f"{folder.place}: {count(states.total(), 'transaction')} in {count(len(files_bytes), 'file')} of "
-        f"{size(sum(files_bytes))}{''.join(f', {grouped(number)} {state}' for state, number in sorted(states.items()))}"
-    )
-    return concluded(reading, opener.voice, has_undecidable=states[State.UNDECIDABLE] > 0)
-
-
-def _states(written: list[Written]) -> Counter[str]:
-    return sum((one.states for one in written), Counter())

@@ -25,7 +25,7 @@ from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
 from rmqtx_cli.words import say
 
 if TYPE_CHECKING:
-    from rmqtx.api.results import LazyTable
+    from rmqtx.api.lazy_tables import LazyTable
 
 #: What a path begins with, and no statement does.
 _OF_PATHS = ("/", ".", "~")

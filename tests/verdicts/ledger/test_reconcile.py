@@ -12,8 +12,7 @@ import pytest
 from rmqtx.readers.ledger.ledger import open_ledger
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.ledger.join import LedgerTerms, reconcile
-from rmqtx.verdicts.ledger.matching import Match, Term
+from rmqtx.verdicts.ledger.join import LedgerTerms, Match, Term, reconcile
 from rmqtx.verdicts.ledger.reconcile import (
     LOOKED_UP,
     OUTCOMES,
