@@ -127,16 +127,17 @@ def _started_queues(
         if log_cut is not None:
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
-        log_end, is_torn = _log_end(store, rules)
+        furthest = queue_reach(store)
+        log_end, is_torn = _log_end(store, rules, furthest)
         reach = queue_reach(store, names.values()).as_counted(rules)  # the fates have that of these two
         scanned_from = min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
-            scanned_from = scanned_from if scanned_from < 0 else queue_reach(store).end
+            scanned_from = scanned_from if scanned_from < 0 else furthest.end
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
         # Nearly always nothing is wrong; only then the end of the log is searched for.
-        near_end = min(log_end, max(queue_reach(store).end, 0))
+        near_end = min(log_end, max(furthest.end, 0))
         wrong = {topic: _wrong_slots(store, names[topic], ends[topic], near_end) for topic in _TOPICS}
         if any(one.has_any for one in wrong.values()):
             log_end = scanned_end(store)
@@ -169,7 +170,7 @@ def _started_queues(
         walk = LogWalk.to_the_end(segments, first, log_end)
         recover_queues(
             store, walk, fates, rules,
-            OtherQueues(min(reach, log_end), queue_reach(store).as_counted(rules)), only_doubted=not is_torn,
+            OtherQueues(min(reach, log_end), furthest.as_counted(rules)), only_doubted=not is_torn,
         )
         reached = [fate.maximum for fate in fates]
         return {
@@ -253,12 +254,12 @@ def _kept_end(files: SlotFiles, end: int, cut: int) -> int:
     return end
 
 
-def _log_end(store: Store, rules: RecoveryRules) -> tuple[int, bool]:
+def _log_end(store: Store, rules: RecoveryRules, reach: QueueReach) -> tuple[int, bool]:
     """Return where the data of a log ends, and whether that is before the end of a record that a queue leads to.
 
     A power loss can take the end of the log and leave the queues: the recovery ends the log after its last record.
     """
-    reach, written_end = queue_reach(store), written_end_offset(store.commit_log)
+    written_end = written_end_offset(store.commit_log)
     if reach.begin < store.log_begin_offset:
         return written_end, False
     for segment in store.commit_log:
