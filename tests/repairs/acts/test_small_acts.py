@@ -20,9 +20,8 @@ from rmqtx.repairs.acts.guard_rules import producer_connected
 from rmqtx.repairs.acts.log_tail import LogTail, log_end
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
-from rmqtx.repairs.acts.request import ActRequest
-from rmqtx.repairs.acts.situation import ReadAgain
-from rmqtx.repairs.receipts.act_kind import ActKind
+from rmqtx.repairs.acts.situation import ActRequest, ReadAgain
+from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.records.record_writer import writing_rules
