@@ -103,7 +103,7 @@ class OpenOrAudit:
 
 
 def fit_one_task(begun: Sequence[Begun], split_bytes: int | None) -> bool:
-    """Whether one task audits these stores as soon as several tasks would.
+    """Whether these stores are few and small enough to be audited by one task.
 
     `split_bytes`: the log bytes that a task reads, if they are given. More than SPLIT_BYTES are never judged at once.
     """
