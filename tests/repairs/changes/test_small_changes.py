@@ -9,7 +9,7 @@ import pytest
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.readers.store.store import BEGUN_MARK
-from rmqtx.repairs.changes import file_copies
+from rmqtx.repairs.changes import clones
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, open_lock_file
@@ -49,7 +49,7 @@ def test_a_file_that_became_shorter_is_copied_to_its_end(tmp_path: Path, monkeyp
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"abc")
     with source.open("rb") as reading, target.open("wb") as writing:
-        file_copies._copy_range(reading.fileno(), writing.fileno(), 0, 10, source)
+        clones._copy_range(reading.fileno(), writing.fileno(), 0, 10, source)
     assert target.read_bytes() == b"abc"
 
 
