@@ -38,6 +38,7 @@ from rmqtx.readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
+from rmqtx.verdicts.missing.nameless_copies import with_other_copies
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Topics of witnesses with a queue: the record of each slot is searched for in the log.
@@ -103,8 +104,8 @@ def missing_bytes(
     if lost is not None:
         _add_lost(result, store, lost)
     findings = list(findings)
-    for finding in findings:
-        result.ranges.extend(_left_unknown(store, finding))
+    unknown = [one for finding in findings for one in _left_unknown(store, finding)]
+    result.ranges.extend(with_other_copies(store, unknown))
     _add_unfound_slots(result, store, list(unfound))
     for finding in findings:
         _add_doubtful_topic(result, store, finding)

@@ -113,7 +113,8 @@ class MissingRange:
     records can concern, or, if these are unknown, any verdict that depends on absence (`missing_rule.py`).
     `named_from_offset`: the first later decision that names a record in the range whose topic is unknown.
     `copy_born_ms`: the range is one half copy whose id is unknown, born at this time: a copy that the check puts back
-    keeps the time, so it can only concern transactions with another copy of it.
+    keeps the time, so it can only concern transactions with another copy of it. `has_other_copies`: the log has one,
+    also if it is judged elsewhere.
     """
 
     store: str
@@ -127,6 +128,7 @@ class MissingRange:
     hidden: HiddenRecords | None = None
     named_from_offset: int | None = None
     copy_born_ms: int | None = None
+    has_other_copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

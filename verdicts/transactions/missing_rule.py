@@ -184,7 +184,7 @@ class MissingRule:
         if view.log_begin_offset:
             waited_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
             others |= is_it & (waited_ms >= view.settings.transaction_time_out_ms)
-        if not others.any():
+        if not others.any() and not missing.has_other_copies:
             return np.zeros(self._chains.count, np.bool_)
         return halves.any_of(others | is_it)
 

@@ -145,6 +145,26 @@ def test_a_half_with_an_id_that_is_no_text_is_judged_with_the_end_that_names_it(
     assert verdicts(name, root) == wanted
 
 
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_torn_copy_is_judged_alike_where_the_other_copies_are_in_another_partition(
+    has_index: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Its id is lost, and with it the partition of its transaction: one partition had UNDECIDABLE, many had LOST."""
+    name = "common-5.3.3"
+    root = copy_of(name, tmp_path)
+    damage.zero_bytes(damage.log_files(root)[0], 16_045 + 180, 505 - 180)  # a half copy, from its properties to its end
+    if not has_index:
+        damage.drop(root / "index")
+    wanted = verdicts(name, root)
+    torn = [
+        row for rows in wanted[0].values() for row in rows
+        if [one["commit_log_offset"] for one in row["half_copies"]] == [16_045]
+    ]
+    assert [row["state"] for row in torn] == ["UNDECIDABLE"]
+    request.getfixturevalue("many")
+    assert verdicts(name, root) == wanted
+
+
 def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     name = STORES[0]
     wanted = wanted_of(name)
