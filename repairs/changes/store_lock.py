@@ -34,7 +34,7 @@ _PROCESSES = Path("/proc")
 #: How often a lock is opened again that its maker removed meanwhile.
 _TRIES = 5
 _guard = threading.RLock()
-_held: dict[tuple[int, int], int] = {}
+_held: set[tuple[int, int]] = set()
 #: Locks held by this process, of stores that had none before.
 _new: set[tuple[int, int]] = set()
 _Identity = tuple[int, int, int]
@@ -50,15 +50,9 @@ def store_locked(root: str | os.PathLike[str]) -> Iterator[None]:
     if not place.parent.is_dir():
         raise NotAStore(f"{os.fspath(root)} is not a directory", file=root)
     with _guard:
-        again = _known(place)
-        if again is not None:
-            _held[again] += 1
-    if again is not None:
-        try:
-            yield
-        finally:
-            with _guard:
-                _held[again] -= 1
+        is_locked_here = _known(place) is not None
+    if is_locked_here:
+        yield
         return
     with _locked(place, open_lock_file, fcntl.F_WRLCK):
         yield
@@ -121,7 +115,7 @@ def _locked(place: Path, opened: Callable[[Path], tuple[int, bool]], kind: int) 
     try:
         identity = _identity_of(os.fstat(descriptor))
         with _guard:
-            _held[identity] = 1
+            _held.add(identity)
             OWN_LOCKS.add(identity)
             if is_new:
                 _new.add(identity)
@@ -129,7 +123,7 @@ def _locked(place: Path, opened: Callable[[Path], tuple[int, bool]], kind: int) 
             yield
         finally:
             with _guard:
-                del _held[identity]
+                _held.discard(identity)
                 OWN_LOCKS.discard(identity)
                 is_new = identity in _new
                 _new.discard(identity)

@@ -177,17 +177,21 @@ def _clock() -> float:
 
 def measure(root: Path, database: Path, files: list[str], marks: str) -> int:
     """Run the tests of some files and note what they run; the status of pytest."""
+    with tempfile.TemporaryDirectory(prefix="rmqtx-touched-") as scratch:
+        return _measured(root, database, files, marks, Path(scratch))
+
+
+def _measured(root: Path, database: Path, files: list[str], marks: str, scratch: Path) -> int:
     import coverage
 
-    scratch = tempfile.mkdtemp(prefix="rmqtx-touched-")
     measured = coverage.Coverage(
-        data_file=str(Path(scratch) / "data"), config_file=False, include=[f"{root}/*"], omit=[f"{root}/tests/*"],
+        data_file=str(scratch / "data"), config_file=False, include=[f"{root}/*"], omit=[f"{root}/tests/*"],
         messages=False,
     )  # fmt: skip
     plugin = Touched(root, measured)
     measured.start()
     plugin.watch_caches()
-    arguments = [*files, *PLAIN, "-m", marks, "--basetemp", str(Path(scratch) / "tests")]
+    arguments = [*files, *PLAIN, "-m", marks, "--basetemp", str(scratch / "tests")]
     status = pytest.main(arguments, plugins=[plugin])
     measured.stop()
     measured.save()

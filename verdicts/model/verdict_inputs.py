@@ -243,7 +243,8 @@ class CheckStop:
 
     Shape: `place` is the place as text: "half 140". The check reaches only half copies with a queue offset below
            `reach_end`. `why` names the broker and the cause: "broker 4.5.0 cannot read it". `since_ms` is the store
-           time of the message: no round has passed it since; None if unknown. `transaction_id` and `commit_log_offset`
+           time of the message, or when the check that does not run was due to reach it: no round has passed it since;
+           None if unknown. `transaction_id` and `commit_log_offset`
            are those of the message, if known; `queue_offset` its place in the half queue, or in the op queue (`is_op`).
            `is_readable`: the message can be read, but the check does not run. `lacks_room`: it can be read, but its
            properties leave no room for those that the check adds. `version`: the broker's version by whose
