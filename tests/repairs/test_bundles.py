@@ -179,7 +179,8 @@ def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "name", rest_is_slow(["common-5.3.3", "codecs-5.5.0", "common-4.3.0", "propcrc-5.3.3", "cqext-5.3.3"])
+    "name",
+    rest_is_slow(["common-5.3.3", "dledger-4.9.7", "codecs-5.5.0", "common-4.3.0", "propcrc-5.3.3", "cqext-5.3.3"]),
 )
 @pytest.mark.parametrize("key", [None, KEY])
 def test_verify_finds_no_more_wrong_with_a_bundle_than_with_its_store(

@@ -57,6 +57,8 @@ def start_findings(
             yield from _by_kinds(kinds, lambda rules: refusals(store, conf, rules))
         return
     is_dledger = _is_dledger(store, conf)
+    if is_dledger and is_bundle(store):
+        return  # it has none of the entries between its records
     if is_dledger:
         yield Finding(
             store.root, "start-unforeseen", actual="the log is a DLedger log",
