@@ -188,7 +188,7 @@ MEANINGS: dict[ResponseCode, Meaning] = {
     ResponseCode.NOT_IN_CURRENT_UNIT: Meaning(f"part of a routing by unit; {_NEVER_SEEN}"),
     ResponseCode.CONSUMER_NOT_ONLINE: Meaning("no consumer of the group is connected to this broker"),
     ResponseCode.CONSUME_MSG_TIMEOUT: Meaning("a consumer took too long to consume one message on request"),
-    ResponseCode.NO_MESSAGE: Meaning("there is no message; only the simple pull of 5.x sends this code"),
+    ResponseCode.NO_MESSAGE: Meaning("no message was found; only the simple pull of 5.x sends this code"),
     ResponseCode.POLLING_FULL: Meaning("too many requests already wait for new messages (pop consumers of 5.x)"),
     ResponseCode.POLLING_TIMEOUT: Meaning("no message came within the waiting time (pop consumers of 5.x)"),
     ResponseCode.BROKER_NOT_EXIST: Meaning("a name server or controller does not list this broker"),

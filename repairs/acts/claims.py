@@ -146,7 +146,7 @@ class Others:
 
     @property
     def has_none(self) -> bool:
-        """Whether it is known that there is no other member; a producer that has not sent yet is not listed, though."""
+        """Whether the group is known to have no other members; a producer that has not sent yet is not listed."""
         return not (self.members or self.rivals or self.unknown)
 
 

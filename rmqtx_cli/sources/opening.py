@@ -177,7 +177,7 @@ def jdbc_needs_spark() -> BadRequest:
 
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:
-    """The same transactions with their entries of the table; unchanged if there is no table."""
+    """The same transactions with their entries of the table; unchanged without a table."""
     if table is None:
         yield from batches
         return

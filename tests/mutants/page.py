@@ -32,7 +32,7 @@ def merged(
     gone: Collection[tuple[Any, ...]] = (),
 ) -> Row:
     """The result of a folder. With the last result, `rows` are its survivors, played again, and `gone` those of them
-    whose code is no longer there: they are no mutants of the draw any longer. `recorded`: how many of the test files
+    whose code is gone: they are not mutants of the draw any more. `recorded`: how many of the test files
     were run under coverage.
     """
     counts = Counter(row["outcome"] for row in rows)

@@ -97,11 +97,11 @@ def refusals_of_directory(store: Store, directory: StartDirectory, rules: Recove
     Source: store/MappedFileQueue.java load; DLedger's MmapFileList.java load: 4.9.7 and 5.1.4 exited.
     """
     found, size, key, is_dledger = directory
+    skips_directories = rules.skips_directories and not is_dledger
+    deletes_empty_last = rules.deletes_empty_last and not is_dledger
     for number, entry in enumerate(found):
         is_empty_last = not entry.size_bytes and number == len(found) - 1
-        if not is_dledger and (
-            (entry.is_directory and rules.skips_directories) or (is_empty_last and rules.deletes_empty_last)
-        ):
+        if (entry.is_directory and skips_directories) or (is_empty_last and deletes_empty_last):
             continue
         if entry.size_bytes != size or entry.is_directory or (is_dledger and is_empty_last):
             if rules.refuses_other_sizes or is_dledger:

@@ -159,7 +159,7 @@ def _row_findings(store: Store, table: TransactionTable, found: Joined, ranges: 
 def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:
     """Return the faults of the table of transactions in RocksDB; nothing for an empty table.
 
-    `with_records`: also look up the half of each key. A key before the log's beginning is no fault: the broker deletes
+    `with_records`: also look up the half of each key. A key before the log's beginning is expected: the broker deletes
     it at its next check.
     Order:  the database's own damage, then keys by offset.
     Damage: database-unread, database-entry; at most 100 keys that contradict the log.
