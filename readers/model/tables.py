@@ -219,6 +219,10 @@ OP_MARK = _evidence(
 FINAL_RECORD = _evidence(
     column("topic", pa.string(), "topic of the COMMIT record"), _QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET,
     _STORE_TIME,
+    column(
+        "prepared_transaction_offset", pa.int64(),
+        "commit-log offset of the copy that the decision names; null if the record does not show it",
+    ),
 )
 DISCARD_COPY = _evidence(_QUEUE_ID, _QUEUE_OFFSET, _COMMIT_LOG_OFFSET, _STORE_TIME)
 STATE_ENTRY = _evidence(

@@ -282,6 +282,10 @@ _OWN_NEEDED = {
 }  # fmt: skip
 
 
+#: The causes that the COMMIT record shows, because it has the place of the record that was decided.
+_CERTAIN = {"decision-names-discard-copy", "decided-after-discard"}
+
+
 def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Row) -> None:
     """Compare causes with what happened to the transaction itself: those that are certain, and those that must be.
 
@@ -299,7 +303,7 @@ def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Ro
         if cause in causes:
             result.take("own cause", where, cause, cause if is_possible else "not possible")
     for due in _due_causes(truth, one):
-        is_given = any(word.removesuffix("?") in due for word in causes)
+        is_given = any(word in due or word.removesuffix("?") in {*due} - _CERTAIN for word in causes)
         result.take("missing cause", where, due if is_given else causes, due)
 
 
@@ -325,7 +329,7 @@ def _due_causes(truth: Truth, one: Transaction) -> Iterator[tuple[str, ...]]:
         return
     if happened == {"discard copy decided"}:
         yield ("decision-names-discard-copy",)
-    if happened == {"decided after discard"} and are_written and one.copies[-1][0] == commits[0]:
+    if happened == {"decided after discard"} and one.copies[-1][0] == commits[0]:
         yield ("decided-after-discard",)
     if not happened and not are_written and one.copies[-1][0] == commits[0] and not one.dropped:
         yield "ops-lost-in-memory", "ops-lost-at-stop"

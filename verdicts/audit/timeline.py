@@ -201,7 +201,9 @@ def timeline(
     number = 0
     for final, original in _with_originals(transaction["final_records"]):
         number += original is None
-        detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
+        named = _committed_record(transaction, final)
+        number_text, effect = ("", ": consumers can read it") if number == 1 else (f" number {number}", "")
+        detail = f"COMMIT record{number_text}{named}{effect}"
         events.append(_event(final, "commit", final["topic"], detail if original is None else _SAME_RECORD))
     for copy, original in _with_originals(transaction["discard_copies"]):
         detail = "in the discard topic, by the broker or rmqtx discard" if original is None else _SAME_RECORD
@@ -212,6 +214,24 @@ def timeline(
     events.extend(logged or ())
     events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
+
+
+def _committed_record(transaction: Mapping[str, Any], final: Mapping[str, Any]) -> str:
+    """Return what a COMMIT record names if it is not the newest half copy before it; "" if it is, or is not known."""
+    named = final["prepared_transaction_offset"]
+    copies, discards, finals = (
+        [one for one in transaction[kind] if one["store"] == final["store"]]
+        for kind in ("half_copies", "discard_copies", "final_records")
+    )
+    earlier = [one for one in copies if one["commit_log_offset"] < final["commit_log_offset"]]
+    if named is None or not earlier or named == earlier[-1]["commit_log_offset"]:
+        return ""
+    numbers = [one["queue_offset"] for one in copies if one["commit_log_offset"] == named]
+    kinds = {"the discard copy": discards, "another COMMIT record": finals}
+    words = [f"half queue offset {number}" for number in numbers] + [
+        word for word, some in kinds.items() if named in [one["commit_log_offset"] for one in some]
+    ]
+    return f" that names {(words or [f'commit-log offset {named}'])[0]}"
 
 
 def _redelivered(transaction: Mapping[str, Any], places: Sequence[TimelineSource]) -> Iterator[Event]:

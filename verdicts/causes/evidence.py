@@ -42,7 +42,8 @@ class Records:
     """The records of one kind of all transactions.
 
     Shape: `owner`: the row of each record's transaction; `store`: its number in `Evidence.names`; `half`: the half
-           queue offset that an op mark names; `checks`: checks before a half copy was written.
+           queue offset that an op mark names; `checks`: checks before a half copy was written; `named`: the
+           commit-log offset of the copy that a COMMIT record names.
     Order: transaction, store, commit-log offset.
     """
 
@@ -53,6 +54,7 @@ class Records:
     time_ms: Int64s
     checks: Int64s
     half: Int64s
+    named: Int64s
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -348,6 +350,28 @@ class Evidence:
         """The discard copies."""
         return self._records("discard_copies")
 
+    def named_among(self, records: Records) -> Bools:
+        """Which COMMIT records name one of some records of their transaction, in the same store."""
+        finals = self.finals
+        places = np.unique(np.concatenate([records.offset, finals.named]))
+        own, named = (
+            self._group(some) * len(places) + np.searchsorted(places, offsets)
+            for some, offsets in ((records, records.offset), (finals, finals.named))
+        )
+        is_known: Bools = (finals.named >= 0) & np.isin(named, own)
+        return is_known
+
+    @cached_property
+    def named_twice(self) -> Int64s:
+        """The transactions of which two COMMIT records of one store name the same copy."""
+        finals = self.finals
+        rows = np.flatnonzero(finals.named >= 0)
+        rows = rows[np.lexsort((finals.named[rows], self._group(finals)[rows]))]
+        group, named = self._group(finals)[rows], finals.named[rows]
+        is_same = (group[1:] == group[:-1]) & (named[1:] == named[:-1])
+        owners: Int64s = finals.owner[rows[1:][is_same]]
+        return owners
+
     @cached_property
     def next_copy(self) -> Int64s:
         """For each half copy the row of the next copy of its transaction in the same store; -1 for the newest."""
@@ -487,7 +511,7 @@ class Evidence:
         store, offset = self._store_numbers(pc.struct_field(flat, "store")), integers("commit_log_offset")
         values = (
             owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
-            integers("half_queue_offset"),
+            integers("half_queue_offset"), integers("prepared_transaction_offset"),
         )  # fmt: skip
         is_next = (owner[1:] > owner[:-1]) | ((store[1:] == store[:-1]) & (offset[1:] >= offset[:-1]))
         if is_next.all():  # as in nearly all stores

@@ -41,13 +41,15 @@ def single_copies(found: Evidence) -> Bools:
 def _same_copy_decided_twice(found: Evidence) -> Support:
     """Two ops name one copy; or, before half topics, there is only one record to decide.
 
-    One copy with a single op message only fits: a second decision may have named another record, like the first COMMIT.
+    Two COMMIT records that name it prove that too. Else one copy with a single op message only fits: a second decision
+    may have named another record, like the first COMMIT.
     A trace in which the second decision is the answer to a check excludes it where no check puts a copy back.
     """
     copies, named = found.copies, found.copy_of_mark
     decided = np.flatnonzero(np.bincount(named[named >= 0], minlength=len(copies)) > 1)
     twice = decided_again(found) & ~answered_again(found)
-    proven = twice & (found.any_owner(copies.owner[decided]) | (single_copies(found) & ~found.half_topic))
+    proven = found.any_owner(copies.owner[decided]) | found.any_owner(found.named_twice)
+    proven = twice & (proven | (single_copies(found) & ~found.half_topic))
     return fits(proven | (twice & (found.count_of(copies) == 1)), proven)
 
 
@@ -150,20 +152,50 @@ def _op_waited_twice(found: Evidence) -> Support:
     return fits(rows, rows & found.of_store(lambda one: one.conf is not None))
 
 
-def _discarded_decided(found: Evidence) -> Support:
-    """A decision after the discard that names the last half copy; one that names the discard copy marks nothing.
-
-    From 5.1.0 on its op message may have been lost in the broker's memory.
+@dataclass(frozen=True, slots=True)
+class _CommitsAfterDiscard:
+    """What the COMMIT records after a discard name, by transaction: a half copy, the discard copy, or a record that is
+    not known (expired, or not shown).
     """
-    late = found.flag("commit_after_discard")
-    has_op = ~found.flag("commit_without_op")
-    rows = late & ~found.flag("resumed")
-    return fits(rows & (has_op | ~_writes_at_once(found)), rows & has_op)
+
+    half: Bools
+    discard: Bools
+    unknown: Bools
+
+
+def _commits_after_discard(found: Evidence) -> _CommitsAfterDiscard:
+    finals, discards = found.finals, found.discards
+    first_discard = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_discard, discards.owner, discards.offset)
+    is_late = finals.offset > first_discard[finals.owner]
+    half, discard = found.named_among(found.copies), found.named_among(discards)
+    of_half, of_discard, of_other = (
+        found.any_of(finals, is_late & chosen) for chosen in (half, discard, ~half & ~discard)
+    )
+    return _CommitsAfterDiscard(of_half, of_discard, of_other | ~(of_half | of_discard))
+
+
+def _discarded_decided(found: Evidence) -> Support:
+    """A decision after the discard that names a half copy; one that names the discard copy marks nothing.
+
+    Where the named record is not known, an op message shows it; from 5.1.0 on it may have been lost in the broker's
+    memory.
+    """
+    named, has_op = _commits_after_discard(found), ~found.flag("commit_without_op")
+    rows = found.flag("commit_after_discard") & ~found.flag("resumed")
+    return fits(
+        rows & (named.half | (named.unknown & (has_op | ~_writes_at_once(found)))),
+        rows & (named.half | (named.unknown & has_op)),
+    )
 
 
 def _discard_copy_decided(found: Evidence) -> Support:
-    rows = found.flag("commit_after_discard") & found.flag("commit_without_op")
-    return fits(rows, rows & _writes_at_once(found))
+    named, lacks_op = _commits_after_discard(found), found.flag("commit_without_op")
+    rows = found.flag("commit_after_discard")
+    return fits(
+        rows & (named.discard | (named.unknown & lacks_op)),
+        rows & (named.discard | (named.unknown & lacks_op & _writes_at_once(found))),
+    )
 
 
 def _writes_at_once(found: Evidence) -> Bools:

@@ -40,7 +40,7 @@ from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision
 from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
 
 #: A change of the file format changes this number.
-FORMAT_VERSION = 10
+FORMAT_VERSION = 11
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _POLL_SECONDS = 0.1
 _HEAD = b"SQLite format 3\0"

@@ -116,10 +116,12 @@ def _named(block: Block, root: str) -> Iterator[tuple[str | None, MarkedCopy]]:
     """All records of a block, with their ids."""
     origins, message_ids = block.properties.text(ORIGIN).to_pylist(), block.message_ids().to_pylist()
     topics = block.topic_texts().to_pylist()
+    is_commit = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     for number, identity in enumerate(block.properties.text(UNIQ_KEY).to_pylist()):
         record = FinalRecord(
             root, topics[number], int(block.header("queue_id")[number]), int(block.header("queue_offset")[number]),
             int(block.commit_log_offsets[number]), int(block.header("store_time_ms")[number]),
+            int(block.header("prepared_transaction_offset")[number]) if is_commit[number] else None,
         )  # fmt: skip
         yield identity, MarkedCopy(record, message_ids[number], origins[number] or "")
 

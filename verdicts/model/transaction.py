@@ -42,7 +42,10 @@ class OpMark:
 
 @dataclass(frozen=True, slots=True)
 class FinalRecord:
-    """A COMMIT record."""
+    """A COMMIT record.
+
+    Units: `prepared_transaction_offset`: commit-log offset of the copy that the decision names; None if not known.
+    """
 
     store: str
     topic: str
@@ -50,6 +53,7 @@ class FinalRecord:
     queue_offset: int
     commit_log_offset: int
     store_time_ms: int
+    prepared_transaction_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

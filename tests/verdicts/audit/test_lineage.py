@@ -73,6 +73,24 @@ def test_a_timeline_shows_which_copies_the_producer_was_asked_about() -> None:
     assert sum("immunity time" in (event["detail"] or "") for event in events) == 20
 
 
+def test_a_timeline_shows_what_a_commit_record_names() -> None:
+    """The newest half copy is named by most COMMIT records: only another record is worth a word."""
+    details: dict[str, list[str]] = {}
+    for name in ("masked-5.3.3", "killed-5.3.3"):
+        store = opened(name)
+        plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
+        for row in audit([store], settings_of(name)).table().to_pylist():
+            for event in timeline(row, [StoreTimelineSource(store, settings_of(name)(store))]).to_pylist():
+                if event["event"] == "commit":
+                    details.setdefault(plans[row["transaction_id"]], []).append(event["detail"])
+    assert details["decision_names_discard"] == ["COMMIT record that names the discard copy: consumers can read it"]
+    assert details["commit_names_final"] == [
+        "COMMIT record: consumers can read it", "COMMIT record number 2 that names another COMMIT record",
+    ] * 2
+    assert {line.partition(" queue offset")[0] for line in details["late_commit"]} == {"COMMIT record that names half"}
+    assert set(details["commit"]) == {"COMMIT record: consumers can read it"}
+
+
 @pytest.mark.parametrize("name", rest_is_slow(LOOKED_UP, quick=4))
 def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
     """The richest transaction of each state, looked up afresh by its id, its oldest and its newest record."""
