@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -28,6 +29,7 @@ from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig, now_ms
+from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
 
@@ -41,13 +43,15 @@ APART_MS = 1_800
 PATIENCE_MS = 60_000
 LOGGED = re.compile(r"Before check, the queue=.*topic=" + HALF_TOPIC + r".* msgOffset=(\d+) opOffset=(\d+)")
 NEVER_MS = "600000"
+Stop = Literal["clean", "kill"]
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 
 
-def write_store(version: str, out: Path) -> Path:
-    """Have a broker write the store, and stop it; gives the store's root."""
+def write_store(version: str, out: Path, how: Stop = "clean", more: Mapping[str, str] | None = None) -> Path:
+    """Have a broker write the store, and stop it; gives the store's root. `more`: settings of the broker."""
     conf = {"transactionCheckMax": "100", "transactionTimeOut": "1000", "transactionOpBatchInterval": "300"}
+    conf |= more or {}
     play = Play(Script(version, 11, {}, conf=conf, topics={"orders": 2}), out)
     rng = Random(version)
     with play.rig as rig:
@@ -66,7 +70,7 @@ def write_store(version: str, out: Path) -> Path:
                 immune = play.send("immune", number, rng, **{f"p.{IMMUNITY}": 3_600 if number == 2 else 12})
                 play.until_sent([immune])
         time.sleep(1.5)  # the ops of the decisions are written in batches
-        play.halt("clean")
+        play.halt(how)
     return play.rig.store
 
 
@@ -85,12 +89,12 @@ class Seen:
     discards: list[Event]
 
 
-def let_it_check(version: str, store: Path, out: Path) -> Seen:
+def let_it_check(version: str, store: Path, out: Path, more: Mapping[str, str] | None = None) -> Seen:
     """Start the broker on a store with a producer that answers nothing, for some rounds, and stop it."""
     shutil.copytree(store, out / "store")
     conf = {
         "transactionCheckMax": str(CHECK_MAX), "transactionTimeOut": str(TIME_OUT_MS),
-        "transactionCheckInterval": str(INTERVAL_MS),
+        "transactionCheckInterval": str(INTERVAL_MS), **(more or {}),
     }  # fmt: skip
     asked: list[Event] = []
     with Rig(version, out, conf) as rig:
@@ -191,6 +195,29 @@ def test_the_next_rounds_are_those_that_were_foreseen(version: str, tmp_path: Pa
     assert any(not op.numbers for op in ops if op), "an op that names only what lies before the half cursor"
     assert any(len(op.numbers) > 1 for op in ops if op) or not rules.reads_lists, "a batch"
     seen = let_it_check(version, root, tmp_path / "checked")
+    actions = require_foreseen(window, rules, seen, version)
+    assert actions == {Action.CHECKED, Action.IMMUNE, Action.DISCARDED, Action.ENDED}
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+@pytest.mark.parametrize("version", os.environ.get("RMQTX_ROCKSDB_VERSIONS", "5.5.0").split())
+def test_the_same_with_queues_in_rocksdb(version: str, how: Stop, tmp_path: Path) -> None:
+    """A killed broker has lost what its database did not have yet: the next start writes it again from the log."""
+    root = write_store(version, tmp_path / "written", how, QUEUES_IN_ROCKSDB)
+    store = open_store(root)
+    assert store.has_rocksdb_queues
+    known = check_cursors(store)
+    assert known.half is not None
+    assert known.op is not None
+    rules = check_rules(parse_version(version))
+    window = check_window(store, rules, 0, known.half.get(0), known.op.get(0))
+    seen = let_it_check(version, root, tmp_path / "checked", QUEUES_IN_ROCKSDB)
+    assert Action.CHECKED in require_foreseen(window, rules, seen, f"{version}, {how}")
+
+
+def require_foreseen(window: CheckWindow, rules: CheckRules, seen: Seen, what: str) -> set[Action]:
+    """Require that the first rounds did what a simulation foresees, and return what they did."""
+    state = window.state
     rounds = real_rounds(seen, state.half_end)
     assert len(rounds) >= ROUNDS_MIN
     assert seen.cursors[0] == (state.half_cursor, state.op_cursor)
@@ -213,7 +240,6 @@ def test_the_next_rounds_are_those_that_were_foreseen(version: str, tmp_path: Pa
         actions |= {step.action for step in played.steps}
         checked = [step.written for step in played.steps if step.action is Action.CHECKED]
         asked.append({copy.queue_offset for copy in checked if copy is not None})
-    assert actions == {Action.CHECKED, Action.IMMUNE, Action.DISCARDED, Action.ENDED}
     checks = {event["queue_offset"] for event in seen.asked}
     # Clients take their time, on a busy machine all of it.
     connected = next((number for number, copies in enumerate(asked) if copies & checks), len(asked))
@@ -221,4 +247,5 @@ def test_the_next_rounds_are_those_that_were_foreseen(version: str, tmp_path: Pa
         assert copies <= checks, f"round {number}"
     every = set().union(*asked)
     assert {copy for copy in checks if copy <= max(every)} <= every
-    print(f"{version}: {ROUNDS_MIN} rounds, {[len(one) for one in rounds[:ROUNDS_MIN]]} records, as foreseen")
+    print(f"{what}: {ROUNDS_MIN} rounds, {[len(one) for one in rounds[:ROUNDS_MIN]]} records, as foreseen")
+    return actions

@@ -13,6 +13,8 @@ import pytest
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
+from tests.verdicts.check.test_database_slots import second_database
 
 Stores = Callable[[str], Path]
 pytestmark = pytest.mark.usefixtures("at_the_real_moment")
@@ -109,8 +111,9 @@ def test_check_is_critical_before_the_first_discard(
     assert 1 < checked["stores"][0]["seconds_until_first_discard"] < 60
 
 
-def test_a_deadline_that_is_not_known_is_no_good_news(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
-    store = corpus_store("rocksdb-queues-5.5.0")
+def test_a_deadline_that_is_not_known_is_no_good_news(rmqtx: Run, tmp_path: Path) -> None:
+    store = copy_of("rocksdb-queues-5.5.0", tmp_path)
+    second_database(store)
     words = ["--state-dir", tmp_path, "--warning", "5000d", "--critical", "5000d"]
     assert rmqtx("check", store, *words).status == 0
     result = rmqtx("check", store, *words, "--deadline", "5m")

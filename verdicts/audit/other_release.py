@@ -40,8 +40,11 @@ class OtherRelease:
 
     @property
     def changed_count(self) -> int:
-        """The number of transactions with which the other release does something else."""
-        return sum(count for (own, other), count in self.counts.items() if own != other)
+        """The number of transactions with which the other release is known to do something else."""
+        return sum(
+            count for pair, count in self.counts.items()
+            if pair[0] != pair[1] and not {None, NextEvent.UNKNOWN} & {*pair}
+        )
 
 
 def with_release(store: Store, own: BrokerSettings, other: BrokerSettings, version: Version) -> OtherRelease:
@@ -58,7 +61,8 @@ def with_release(store: Store, own: BrokerSettings, other: BrokerSettings, versi
         row = mine.get(identity) or others[identity]
         topic = names.get(row["half_copies"][0]["commit_log_offset"]) if row["half_copies"] else None
         theirs = _event(others.get(identity))
-        if topic is None:  # its record cannot be read, so its design is unknown
+        # Its record cannot be read, so its design is unknown; or no start on queues of another release was tried.
+        if topic is None or (topic == HALF_TOPIC and store.has_rocksdb_queues):
             theirs = NextEvent.UNKNOWN
         elif not _reads(topic, version):
             theirs = UNSEEN

@@ -24,6 +24,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
 from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.database_slots import slots_after_start
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
@@ -52,8 +53,6 @@ def check_stops(
     were read already. `now_ms`: when a stopped broker is assumed to start; the time of reading, if not given.
     Damage: no result where cursors or queues cannot be read; the code that reads them reports it.
     """
-    if store.has_rocksdb_queues:
-        return []
     if store.size_bytes("config", BUNDLED_STOPS_FILE):
         return _of_bundle(store)
     cursors = cursors or check_cursors(store)
@@ -61,7 +60,8 @@ def check_stops(
         return []
     windows, found = windows or CheckWindows(store, settings.given or {}), []
     now_ms = store.taken_time_ms if now_ms is None else now_ms
-    for queue_id in [number for topic, number in store.queues() if topic == HALF_TOPIC]:
+    numbers = [0] if store.has_rocksdb_queues else []
+    for queue_id in numbers or [number for topic, number in store.queues() if topic == HALF_TOPIC]:
         try:
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
             stop = _stop_of_queue(store, settings, windows, (queue_id, half, op), now_ms)
@@ -244,9 +244,7 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
     """
     log = store.log()
     try:
-        with open_queue(store, OP_TOPIC if stop.is_op else HALF_TOPIC, stop.queue_id) as queue:
-            offsets = queue.read(stop.queue_offset, stop.queue_offset + 1)[1].tolist()
-        offset = offsets[0] if offsets else None
+        offset = _place_of(store, OP_TOPIC if stop.is_op else HALF_TOPIC, stop)
         is_absent = offset is not None and log.segment_at(offset) is None
         if is_absent and (store.in_use or not store.commit_log):
             return None
@@ -259,6 +257,17 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
         is_lost = offset >= store.commit_log[0].base_offset
         return replace(stop, commit_log_offset=offset, is_lost=is_lost)
     return replace(stop, commit_log_offset=offset) if block is None else with_record(stop, block)
+
+
+def _place_of(store: Store, topic: str, stop: CheckStop) -> int | None:
+    """Return the commit-log offset in the slot of a stop."""
+    if store.has_rocksdb_queues:
+        slots = slots_after_start(store, (topic,), stop.queue_id)[topic]
+        offsets = slots.offsets[slots.numbers == stop.queue_offset].tolist()
+    else:
+        with open_queue(store, topic, stop.queue_id) as queue:
+            offsets = queue.read(stop.queue_offset, stop.queue_offset + 1)[1].tolist()
+    return offsets[0] if offsets else None
 
 
 def with_record(stop: CheckStop, block: Block) -> CheckStop:

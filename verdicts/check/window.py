@@ -16,6 +16,7 @@ from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, dotted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
+from rmqtx.readers.rocksdb.database_slots import DatabaseSlots, UnknownSlots, slots_after_start
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.verdicts.check.check_rules import CheckRules
@@ -188,11 +189,13 @@ def check_window(
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
-    Raises: UnreadableFile, FileChanged.
+    Raises: UnreadableFile, FileChanged; of queues in RocksDB also UnknownSlots, MissingLibrary.
     Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
     findings: list[Finding] = []
     start = start or NextStart()
+    if store.has_rocksdb_queues:
+        return _database_window(store, rules, queue_id, half_cursor, op_cursor, records, start)
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
         started = _started(store, rules, start, halves, ops)
         half_begin, op_begin = (_begin(store, queue, started, rules, start.conf) for queue in (halves, ops))
@@ -259,6 +262,51 @@ def check_window(
             or any(read.hides(slots_by_topic[topic].end) for read in found.values())
         ),
     )
+
+
+def _database_window(
+    store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
+    records: list[Block] | None, start: NextStart,
+) -> CheckWindow:
+    """Return the same for queues in RocksDB: only where each slot has its own record, and the start keeps the log."""
+    if start.log_cut is not None:
+        raise UnknownSlots(
+            f"{store.root}: its half queue is in RocksDB, and its log is damaged at commit-log offset {start.log_cut}: "
+            "which slots the next start keeps is not known", file=store.root,
+        )  # fmt: skip
+    findings: list[Finding] = []
+    slots = slots_after_start(store, (HALF_TOPIC, OP_TOPIC), queue_id)
+    halves, ops = (slots[topic] for topic in (HALF_TOPIC, OP_TOPIC))
+    half_cursor = halves.begin if half_cursor is None else half_cursor
+    op_cursor = ops.begin if op_cursor is None else op_cursor
+    half_slots, op_slots = _from_cursor(halves, half_cursor), _from_cursor(ops, op_cursor)
+    op_read = _Records(OP_TOPIC, queue_id, op_slots)
+    op_records = list(op_read.read(store, findings))
+    least = half_cursor if half_cursor <= halves.end else 0
+    stored_ops = ops_of_records(op_records, rules, op_slots.begin, op_slots.end, least)
+    if least and begins_again(stored_ops, halves.begin, halves.end, rules):
+        half_slots = _from_cursor(halves, halves.begin)
+        stored_ops = ops_of_records(op_records, rules, op_slots.begin, op_slots.end, 0)
+    half_read = _Records(HALF_TOPIC, queue_id, half_slots)
+    half_read.kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
+    stored_halves = halves_of_records(half_read.read(store, findings), rules, half_slots.begin, half_slots.end)
+    for read in (half_read, op_read):
+        lacking = np.setdiff1d(read.slots.numbers, np.concatenate([np.empty(0, np.int64), *read.own_numbers]))
+        if len(lacking):
+            raise UnknownSlots(
+                f"{store.root}: its half queue is in RocksDB, and slot {lacking[0]} of {read.topic}/{queue_id} has no "
+                "record of its own", file=store.root,
+            )  # fmt: skip
+    state = CheckState(
+        queue_id, half_cursor, halves.begin, halves.end, op_cursor, ops.begin, ops.end, stored_halves, stored_ops
+    )
+    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, findings=findings)
+
+
+def _from_cursor(slots: DatabaseSlots, cursor: int) -> CheckedSlots:
+    begin = cursor if slots.begin <= cursor <= slots.end else slots.begin
+    chosen = slice(begin - slots.begin, None)
+    return CheckedSlots(begin, slots.end, slots.numbers[chosen], slots.offsets[chosen], slots.lengths[chosen])
 
 
 def begins_again(ops: StoredOps, begin: int, end: int, rules: CheckRules) -> bool:

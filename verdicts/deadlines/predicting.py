@@ -22,9 +22,10 @@ import numpy as np
 from rmqtx.readers.cursors.cursors import CheckCursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.model.columns import Bools, Int64s
-from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
+from rmqtx.readers.rocksdb.database_slots import UnknownSlots
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import (
@@ -172,8 +173,6 @@ def _predict(
         ]
     if HALF_TOPIC_DESIGN not in designs:
         pass
-    elif store.has_rocksdb_queues:
-        why = ROCKSDB_QUEUES
     elif cursors.half is None or cursors.op is None:
         why = NO_CURSOR
     elif settings.broker_role == "SLAVE":
@@ -184,7 +183,11 @@ def _predict(
         rules, is_whole = check_rules(version), True
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
-            window = windows.take(rules, queue_id, half, op)
+            try:
+                window = windows.take(rules, queue_id, half, op)
+            except (UnknownSlots, MissingLibrary):  # only of queues in RocksDB
+                why, is_whole = ROCKSDB_QUEUES, False
+                continue
             part = predict_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
             if any(stop.is_readable for stop in stops):
                 part = standing(part)

@@ -41,7 +41,7 @@ from rmqtx.verdicts.missing.missing_ranges import missing_bytes
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.simulation.starting_cursors import still_beyond
-from rmqtx.verdicts.startup.log_cut import log_cut
+from rmqtx.verdicts.startup.log_cut import damage_read, log_cut
 from rmqtx.verdicts.startup.queues import QueueFacts
 
 _Place = tuple[Segment, int, int]
@@ -142,7 +142,11 @@ def conclude(
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
         cut = log_cut(store, version, facts.settings.given or {}, splits.spans_of, splits.body_breaks_of)
-        concluded.has_read_log(None if cut is None or is_bundle(store) else cut)
+        in_database = store.has_rocksdb_queues and not is_bundle(store)
+        concluded.has_read_log(
+            None if cut is None or is_bundle(store) else cut,
+            damaged_at=damage_read(store, splits.spans_of, splits.body_breaks_of) if in_database else None,
+        )
         if cut is None and checked and not concluded.future.refusals:
             conf = facts.settings.given or {}
             skipped = started_check_findings(store, version, conf, checked, log_end)

@@ -193,12 +193,16 @@ class StoreFacts:
         if not self.store.in_use:
             self.findings += starting_findings(self.store, self.settings, self.settings.given)
 
-    def has_read_log(self, log_cut: int | None) -> None:
-        """Add to the future that the log was read, and where its next start cuts it because of damage."""
+    def has_read_log(self, log_cut: int | None, damaged_at: int | None = None) -> None:
+        """Add to the future that the log was read, and where its next start cuts it because of damage.
+
+        `damaged_at`: where damage was found, if the start is not predicted: then its check is not predicted either.
+        """
         if self.future is None:
             return
-        if log_cut is not None:
-            self.windows = CheckWindows(self.store, self.settings.given, log_cut=log_cut)
+        if log_cut is not None or damaged_at is not None:
+            place = damaged_at if log_cut is None else log_cut
+            self.windows = CheckWindows(self.store, self.settings.given, log_cut=place)
             self.future = predict_from_files(
                 self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
             )

@@ -41,7 +41,10 @@ REFUSED = Why(
 )
 PAST = Why("deadlines are not predicted for a past time", is_known=False)
 NO_CURSOR = Why("the check cursor is unknown", is_known=False)
-ROCKSDB_QUEUES = Why("its half queue is in RocksDB, and the check of these queues is not simulated", is_known=False)
+ROCKSDB_QUEUES = Why(
+    "its half queue is in RocksDB, and its slots after the next start are not known (rmqtx simulate STORE gives the "
+    "reason)", is_known=False,
+)
 DIVERTED = Why(
     "it has a delay or timer property: each copy of it waits in another topic first, which is not simulated",
     is_known=False,

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, designs_of
-from rmqtx.readers.model.errors import NotAStore
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN as HALF_TOPICS
 from rmqtx.readers.model.releases import Version
@@ -31,7 +30,7 @@ from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors, still_beyond
 from rmqtx.verdicts.startup.findings import by_some_versions
-from rmqtx.verdicts.startup.log_cut import scanned_cuts
+from rmqtx.verdicts.startup.log_cut import scanned_cuts, scanned_damage
 from rmqtx.verdicts.startup.rules import possible_rules
 
 #: A longer log is not read for damage at which the next start would cut it off.
@@ -56,7 +55,7 @@ def simulated_checks(
     stopped broker is assumed to start, and after which a running one begins its next round. `stops`: gets where the
     check of the first configuration is stopped.
 
-    Raises: UnreadableFile, FileChanged; NotAStore if the half queue cannot be read.
+    Raises: UnreadableFile, FileChanged; UnknownSlots, MissingLibrary if the half queue is in RocksDB and not known.
     """
     configurations = list(configurations)
     found: list[SimulatedCheck] = []
@@ -133,11 +132,6 @@ def _half_topic_checks(
     cuts: _LogCuts, found_stops: list[CheckStop] | None,
 ) -> Iterator[Simulated]:
     findings, notes = cuts.findings, cuts.notes
-    if store.has_rocksdb_queues:
-        raise NotAStore(
-            f"{store.root}: its half queue is in RocksDB, and the check of these queues is not simulated",
-            file=store.root, advice="rmqtx pending reads the log itself",
-        )  # fmt: skip
     findings += cursors.findings
     notes += _situation_notes(store)
     windows: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
@@ -153,6 +147,8 @@ def _half_topic_checks(
             started, why = starting_cursors(store, cursors, version, configuration.conf)
         notes += [] if why is None else [f"{store.root}: {why}"]
         cut = cuts.of(configuration, version)
+        if cut is None and store.has_rocksdb_queues:
+            cut = scanned_damage(store, _SCANNED_BYTES_MAX)
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))
@@ -194,7 +190,7 @@ def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
 def _situation_notes(store: Store) -> list[str]:
     """Return notes about conditions that the simulation does not cover."""
     notes = []
-    if not store.queue_segments(HALF_TOPIC, 0)[0]:
+    if not store.has_rocksdb_queues and not store.queue_segments(HALF_TOPIC, 0)[0]:
         notes.append(f"{store.root}: no half queue: it is lost, was never needed, or the broker is older than 4.3")
     return notes
 

@@ -58,6 +58,51 @@ def log_cut(
     return walk.end_offset if walk.end_offset < _end(segments, spans) else None
 
 
+def damage_read(
+    store: Store, spans_of: Mapping[str, Sequence[Span]], body_breaks_of: Mapping[str, Int64s]
+) -> int | None:
+    """Return the commit-log offset of the first damage that the next start may read; None if it reads none.
+
+    For a start that is not predicted: with queues in RocksDB. Shape: as in `log_cut`.
+    """
+    begin = earliest_read(store)
+    if begin is None:
+        return None
+    places = [
+        segment.base_offset + position
+        for segment in store.commit_log if segment.base_offset >= begin
+        for position in (
+            *(span.position_bytes for span in spans_of.get(segment.file, ()) if span.kind == "damaged"),
+            *body_breaks_of.get(segment.file, _NO_ROWS)[:, 0].tolist(),
+        )
+    ]  # fmt: skip
+    return min(places, default=None)
+
+
+def scanned_damage(store: Store, bytes_max: int) -> int | None:
+    """Return the same by a scan; None too if that would read more than `bytes_max` bytes.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    begin = earliest_read(store)
+    if begin is None or written_end_offset(store.commit_log) - begin > bytes_max:
+        return None
+    return damage_read(store, *_scanned(store, begin))
+
+
+def _scanned(store: Store, begin: int) -> tuple[dict[str, Sequence[Span]], dict[str, Int64s]]:
+    """Return what a scan of the files from a place on finds to be no record, and records with a wrong body."""
+    last = last_with_data(store.commit_log)
+    spans_of: dict[str, Sequence[Span]] = {}
+    bodies_of: dict[str, Int64s] = {}
+    for segment in store.commit_log:
+        if begin <= segment.base_offset <= last:
+            scan = SegmentScan(segment, is_last=segment.base_offset == last)
+            bodies_of[segment.file] = np.concatenate([_NO_ROWS, *(unaccepted_bodies(block) for block in scan)])
+            spans_of[segment.file] = scan.spans
+    return spans_of, bodies_of
+
+
 def entries_cut(store: Store, sound_end: int) -> int | None:
     """Return the same for a DLedger log with sound records up to an offset.
 
@@ -82,16 +127,10 @@ def scanned_cuts(
     None too where a start reads more than `bytes_max` bytes.
     Raises: UnreadableFile, FileChanged.
     """
-    end, last = written_end_offset(store.commit_log), last_with_data(store.commit_log)
+    end = written_end_offset(store.commit_log)
     begins = [read_from(store, version, conf) for version in versions]
     near = [begin for begin in begins if begin is not None and end - begin <= bytes_max]
-    spans_of: dict[str, Sequence[Span]] = {}
-    bodies_of: dict[str, Int64s] = {}
-    for segment in store.commit_log if near else []:
-        if min(near) <= segment.base_offset <= last:
-            scan = SegmentScan(segment, is_last=segment.base_offset == last)
-            bodies_of[segment.file] = np.concatenate([_NO_ROWS, *(unaccepted_bodies(block) for block in scan)])
-            spans_of[segment.file] = scan.spans
+    spans_of, bodies_of = _scanned(store, min(near)) if near else ({}, {})
     return [
         log_cut(store, version, conf, spans_of, bodies_of) if begin in near else None
         for version, begin in zip(versions, begins, strict=True)

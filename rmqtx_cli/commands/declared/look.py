@@ -546,7 +546,8 @@ class SimulateCommand(Command):
 
     Simulates the check of half topics (4.3.0+), of the state table (3.0, 3.1) or of RocksDB (5.4.0+), as the store
     requires, by the rules of the broker's version. A stopped broker is assumed to start now, or at --at; no producer
-    answers and no half message is sent. Nothing is written. A half queue in RocksDB is not simulated (exit status 10).
+    answers and no half message is sent. Nothing is written. Of a half queue in RocksDB each slot must have its record
+    (else exit status 10).
     """
 
     NAME = "simulate"

@@ -132,7 +132,7 @@ def compared(case: Case) -> Compared:
 def _simulated(store: Store, settings: BrokerSettings, now_ms: int) -> Mapping[int, list[Row]]:
     """Rows of SIMULATED_TRANSACTIONS by commit-log offset."""
     cursors = check_cursors(store) if has_half_queue(store) else None
-    if cursors is not None and (cursors.half is None or cursors.op is None or store.has_rocksdb_queues):
+    if cursors is not None and (cursors.half is None or cursors.op is None):
         cursors = None
     as_is = SimulatedConfiguration("as is", settings, settings.given or {})
     checks, _, _ = simulated_checks(store, [as_is], cursors, now_ms)

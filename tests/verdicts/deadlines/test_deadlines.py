@@ -29,7 +29,6 @@ from rmqtx.verdicts.model.predicted import (
     NEVER_DISCARDED,
     NO_SLOT,
     PAST,
-    ROCKSDB_QUEUES,
     SLAVE,
     Event,
     Prediction,
@@ -178,7 +177,6 @@ def test_every_question_gives_the_same_deadline() -> None:
     [
         ("statetable-slave-3.1.4", {}, NEVER_DISCARDED),
         ("prepared-4.2.0", {}, NEVER_ASKED),
-        ("rocksdb-queues-5.5.0", {}, ROCKSDB_QUEUES),
         ("common-5.3.3", {"brokerRole": "SLAVE"}, SLAVE),
     ],
 )

@@ -1,0 +1,112 @@
+"""The check of queues in RocksDB is predicted where each slot from its cursors on has a record; else nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.rocksdb.database_slots import UnknownSlots, slots_after_start
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
+from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
+from tests.forge.damage import flip_byte, log_files
+from tests.forge.stores import copy_of, opened, settings_of
+from tests.verdicts.verify.test_verify_rocksdb_queues import changing
+
+CLEAN, KILLED = "rocksdb-queues-5.5.0", "rocksdb-queues-killed-5.5.0"
+
+
+def events(store: Store, name: str) -> set[str]:
+    """What happens next to the open transactions of a store."""
+    rows = audit([store], settings_of(name)).table().to_pylist()
+    return {row["next_event"] for row in rows if row["state"] == "PENDING"}
+
+
+def simulate(store: Store, name: str) -> int:
+    """The number of half messages that the check of a store handles."""
+    settings = settings_of(name)(store)
+    as_is = SimulatedConfiguration("as is", settings, settings.given or {})
+    checks, _, _ = simulated_checks(store, [as_is], check_cursors(store), store.taken_time_ms)
+    return sum(transaction_rows(check).num_rows for check in checks)
+
+
+@pytest.mark.parametrize("name", [CLEAN, KILLED])
+def test_a_store_that_a_broker_left_is_predicted(name: str) -> None:
+    """The killed broker left an empty database: the next start writes its slots again."""
+    assert events(opened(name), name) == {"asked"}
+    assert simulate(opened(name), name) >= 6
+
+
+@pytest.mark.parametrize("name", [CLEAN, KILLED])
+def test_the_slots_are_those_of_the_records(name: str) -> None:
+    found = slots_after_start(opened(name), (HALF_TOPIC, OP_TOPIC), 0)
+    records = scan_records(opened(name)).table().to_pylist()
+    for topic, slots in found.items():
+        mine = [row for row in records if row["topic"] == topic and row["queue_id"] == 0]
+        assert slots.numbers.tolist() == [row["queue_offset"] for row in mine] == list(range(len(mine)))
+        assert slots.offsets.tolist() == [row["commit_log_offset"] for row in mine]
+        assert slots.lengths.tolist() == [row["length_bytes"] for row in mine]
+
+
+def slot_gone(root: Path) -> None:
+    with changing(root) as database:
+        del database[slot_key(HALF_TOPIC, 0, 5)]
+
+
+def slot_of_another_record(root: Path) -> None:
+    """The last slot, so that the places still ascend."""
+    last = int(slots_after_start(open_store(root), (HALF_TOPIC,), 0)[HALF_TOPIC].numbers[-1])
+    with changing(root) as database:
+        key = slot_key(HALF_TOPIC, 0, last)
+        value = SLOT_VALUE.unpack(database[key])
+        database[key] = SLOT_VALUE.pack(**{**value, "commit_log_offset": value["commit_log_offset"] + 8})
+
+
+def entry_of_another_form(root: Path) -> None:
+    with changing(root) as database:
+        database[slot_key(HALF_TOPIC, 0, 5)] += b"more"
+
+
+def body_damaged(root: Path) -> None:
+    """The last record of the log: a start that reads it ends the log there."""
+    row = scan_records(open_store(root)).table().to_pylist()[-1]
+    flip_byte(log_files(root)[0].parent / Path(row["file"]).name, row["position_bytes"] + 90)
+
+
+def magic_damaged(root: Path) -> None:
+    row = scan_records(open_store(root)).table().to_pylist()[-2]
+    flip_byte(log_files(root)[0].parent / Path(row["file"]).name, row["position_bytes"] + 5)
+
+
+def second_database(root: Path) -> None:
+    (root / "consumequeue_rocksdb").mkdir()
+    for file in (root / "consumequeue").iterdir():
+        if file.is_file():
+            (root / "consumequeue_rocksdb" / file.name).write_bytes(file.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "change", [slot_gone, slot_of_another_record, entry_of_another_form, body_damaged, magic_damaged, second_database]
+)
+def test_anything_else_is_not_predicted(change: Callable[[Path], None], tmp_path: Path) -> None:
+    root = copy_of(CLEAN, tmp_path)
+    change(root)
+    assert events(open_store(root), CLEAN) <= {"unknown", "none"}
+    with pytest.raises(UnknownSlots):
+        simulate(open_store(root), CLEAN)
+
+
+def test_a_log_that_lacks_a_record_is_not_predicted(tmp_path: Path) -> None:
+    """Of a killed broker the database is empty: a half message that cannot be read leaves a gap in the numbers."""
+    root = copy_of(KILLED, tmp_path)
+    rows = [row for row in scan_records(open_store(root)).table().to_pylist() if row["topic"] == HALF_TOPIC]
+    flip_byte(log_files(root)[0].parent / Path(rows[-2]["file"]).name, rows[-2]["position_bytes"] + 5)
+    assert "asked" not in events(open_store(root), KILLED)
+    with pytest.raises(UnknownSlots):
+        simulate(open_store(root), KILLED)
