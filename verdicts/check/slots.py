@@ -97,6 +97,24 @@ def _last_offset(store: Store, queue: Queue) -> int:
     return int(last[-1]) if last else store.log_begin_offset - 1
 
 
+def known_end(store: Store, queue: Queue, cursor: int) -> int:
+    """Return where a queue ends in the log as it was when its store was opened; not before the cursor of the check.
+
+    A running broker writes on: its newest slots may lead into files of the log that it has made since.
+    """
+    end, log_end = queue.max_offset, store.log().end_offset
+    while end > max(cursor, queue.first_offset):
+        begin = max(queue.first_offset, end - _LAST_SLOTS)
+        numbers, offsets, _, _ = queue.read(begin, end)
+        are_known = np.flatnonzero(offsets < log_end)
+        if len(are_known):
+            newer = numbers[are_known[-1] + 1 :].tolist()
+            end = newer[0] if newer else end
+            break
+        end = begin
+    return max(end, min(cursor, queue.max_offset))
+
+
 def numbers_of_own(block: Block, numbers: Int64s, topic: str, queue_id: int) -> Int64s:
     """Return the slot numbers of the records that are of the queue and have this number in it."""
     is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)

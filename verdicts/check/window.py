@@ -26,6 +26,7 @@ from rmqtx.verdicts.check.slots import (
     LogPlaces,
     SlotRead,
     checked_slots,
+    known_end,
     numbers_of_own,
     passed_slots,
     records_of,
@@ -197,7 +198,7 @@ def check_window(
     if store.has_rocksdb_queues:
         return _database_window(store, rules, queue_id, half_cursor, op_cursor, records, start)
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        started = _started(store, rules, start, halves, ops)
+        started = _started(store, rules, start, halves, ops, half_cursor, op_cursor)
         half_begin, op_begin = (_begin(store, queue, started, rules, start.conf) for queue in (halves, ops))
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
@@ -319,12 +320,18 @@ def begins_again(ops: StoredOps, begin: int, end: int, rules: CheckRules) -> boo
 
 
 def _started(
-    store: Store, rules: CheckRules, start: NextStart, halves: Queue, ops: Queue
+    store: Store, rules: CheckRules, start: NextStart, halves: Queue, ops: Queue, half_cursor: int | None,
+    op_cursor: int | None,
 ) -> Mapping[str, StartedQueue]:
     """Return the half and op queue as the check finds them, where that is not as they are stored."""
     found = started_queues(store, rules.version, start.conf, halves.queue_id, start.log_cut)
     if found is not None or not (store.aborted or store.in_use):
         return found or {}
+    if store.in_use:
+        # The cursors are read after the log is listed, so they may be newer too.
+        known = [known_end(store, queue, cursor or 0) for queue, cursor in ((halves, half_cursor), (ops, op_cursor))]
+        if known != [halves.max_offset, ops.max_offset]:
+            return {topic: StartedQueue(end, end=end) for topic, end in zip((HALF_TOPIC, OP_TOPIC), known, strict=True)}
     tails = unqueued(store, halves.queue_id, halves, ops)
     return {
         queue.topic: StartedQueue(

@@ -16,6 +16,7 @@ from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, passed_slots, slot_r
 from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
+from tests.forge.damage import SLOT_BYTES, queue_files, write_bytes
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 
@@ -85,3 +86,25 @@ def test_a_running_check_stands_still_since_the_immunity_time_of_its_half_was_ov
     running = replace(store, used_by_process=1, taken_time_ms=stored_ms + 3_600_000)
     (stop,) = check_stops(running, broker_settings(store, version="5.3.3"))
     assert (stop.since_ms, stop.transaction_id, stop.commit_log_offset) == (stored_ms + 100_000, "IMMUNE", place)
+
+
+def test_slots_that_a_running_broker_wrote_since_its_store_was_opened_are_no_damage(tmp_path: Path) -> None:
+    """The broker went on in a file of the log that it has made since; `simulate` then ended with status 3."""
+    forge = Forge(tmp_path / "store")
+    places = [forge.half(f"HALF-{number}") for number in range(40)]
+    root = forge.write(half_cursor=3)
+    *_, newest = sorted((root / "commitlog").iterdir())
+    newest.rename(tmp_path / "newest")
+    running = replace(open_store(root), used_by_process=1)
+    (tmp_path / "newest").rename(newest)
+    known = [place for place in places if place < int(newest.name)]
+    assert 3 < len(known) < 38
+    window = check_window(running, check_rules((5, 3, 3)), 0, 3, 0)
+    assert (window.findings, window.state.half_end) == ([], len(known))
+    assert window.words["commit_log_offset"].to_pylist() == known[3:]
+    passed = check_window(running, check_rules((5, 3, 3)), 0, 39, 0)  # the cursor is newer than the list of files too
+    assert (passed.findings, passed.state.half_end, passed.words.num_rows) == ([], 39, 0)
+    (queue,) = queue_files(root, "RMQ_SYS_TRANS_HALF_TOPIC")
+    write_bytes(queue, 10 * SLOT_BYTES, (1 << 40).to_bytes(8, "big"))  # a slot before known ones is damaged
+    damaged = check_window(running, check_rules((5, 3, 3)), 0, 3, 0)
+    assert ([one.code for one in damaged.findings], damaged.state.half_end) == (["undecidable"], len(known))
