@@ -56,6 +56,8 @@ _Named = dict[str, str | None]
 _SHOWN_BYTES_MAX = 256 << 20
 _OPEN_BYTES_MAX = 4 << 20
 _SHORT_IDS_MAX = 3
+#: The reason of rows whose first records have left the log; all later ones are known.
+_BEGINS_LATER = "log_begins_later"
 #: The newest bytes of logs of one broker that are compared without a scan.
 _COMPARED_BYTES = 64 << 20
 
@@ -85,6 +87,7 @@ def pending(
     else:
         _return_memory()
         reading.undecidable = undecidable_of(table)
+        reading.findings.extend(undecidable_findings(reading.undecidable))
         batches = _completed(open_rows(table), reading, facts).to_batches()
         reading.batches = list(with_log_copies(iter(batches), stores, reading, _COMPARED_BYTES))
     return reading
@@ -294,16 +297,18 @@ def _search_damage_after(
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
         end = written_end_offset(fact.store.commit_log)
         is_open, start = begin is not None, _recovery_begin(fact, end - bytes_max)
+        limit = bytes_max
         nearby = None if start is None or end - start > bytes_max else start
         if is_open:
             begin = _half_before(fact.store, begin)
             begin = begin if nearby is None else min(begin, nearby)
-        elif start is not None and _are_read(settled, fact):
-            begin = start  # the start cuts off what settled them, if it lies behind damage
+        elif start is not None:
+            begin = start  # behind damage, the start cuts off what settled them, or the half queue before the cursor
+            limit = bytes_max if _are_read(settled, fact) else _OPEN_BYTES_MAX
         else:
             continue
         length = end - begin
-        if fact.store.is_remote or length > bytes_max:
+        if fact.store.is_remote or length > limit:
             part = "after the first open copy" if is_open else "which the next start reads"
             reading.notes.append(Note(
                 NoteKind.HOW,
@@ -477,8 +482,13 @@ def _scanned(
 
 
 def undecidable_of(rows: pa.Table) -> Counter[tuple[str, str]]:
-    """Return how many rows are UNDECIDABLE, by store and reason, without what the reasons add about the transaction."""
-    unknown = rows.filter(pc.equal(rows["state"], State.UNDECIDABLE))
+    """Return how many UNDECIDABLE rows may be pending, by store and reason, without what a reason adds about its row.
+
+    What the check has passed is not pending, whatever records have left the log before its first copy.
+    """
+    is_passed = pc.and_(pc.equal(rows["reason_code"], _BEGINS_LATER), pc.equal(rows["next_event"], NextEvent.NONE))
+    may_be = pc.and_not(pc.equal(rows["state"], State.UNDECIDABLE), pc.fill_null(is_passed, False))
+    unknown = rows.filter(may_be)
     reasons = [reason.partition("; ")[0] for reason in unknown["reason"].to_pylist()]
     return Counter(zip(unknown["store"].to_pylist(), reasons, strict=True))
 

@@ -70,7 +70,7 @@ def run(options: PendingCommand) -> int:
     if not options.asked.all_open:
         _say_hidden(rows, voice)
     opened.say_producers(chosen)
-    return listing.conclude(reading)
+    return listing.conclude(reading, has_undecidable=bool(reading.undecidable_count))
 
 
 @dataclass(frozen=True, slots=True)

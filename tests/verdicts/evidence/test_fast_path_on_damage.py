@@ -20,7 +20,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.deadlines.deadline import open_rows
-from tests.forge.damage import flip_byte, log_files, queue_files
+from tests.forge.damage import flip_byte, log_files, queue_files, records_in
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import judged
@@ -351,3 +351,19 @@ def test_a_queue_that_lost_its_newest_slots_in_a_kill(name: str, topic: str, tmp
     rows = audit([open_store(root)], settings_of(name)).table()
     assert pending([open_store(root)], settings_of(name)).table().to_pylist() == open_rows(rows).to_pylist()
     assert len(open_rows(rows)) == len(open_rows(judged(name)))
+
+
+@pytest.mark.parametrize("name", ["masked-4.4.0", "masked-5.3.3"])
+def test_log_that_is_cut_before_the_half_cursor(tmp_path: Path, name: str) -> None:
+    """With no open copy, the log that the next start reads was not read: it cuts the half queue before the cursor of
+    the check, which then begins again and asks about decided transactions.
+    """
+    root = copy_of(name, tmp_path)
+    file = log_files(root)[0]
+    position, _ = records_in(file)[20]
+    flip_byte(file, position + AT["body_length_bytes"] + 6)
+    open_ones = open_rows(audit([open_store(root)], settings_of(name)).table())
+    hanging = pending([open_store(root)], settings_of(name))
+    assert hanging.table().to_pylist() == open_ones.to_pylist()
+    assert errors(hanging)
+    assert open_ones.num_rows
