@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.forge.damage import drop, log_files
+from tests.forge.damage import SLOT_BYTES, drop, log_files, queue_files, zero_bytes
 from tests.forge.stores import copy_of
 
 PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
@@ -31,3 +31,27 @@ def test_pending_with_and_without_scan_where_old_log_files_have_expired(
     for one in (fast, scanned):
         assert ("error: undecidable" in one.err) == (status == 3)
     assert rmqtx("audit", root, "--broker-version", version).status == 3
+
+
+@pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-4.4.0", "upgraded-4.2.0-4.3.0"])
+def test_an_op_queue_that_no_check_reads(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """Op queue 1 has op messages of decisions on ordinary messages; the check reads op queue 0, as the half queue is
+    number 0. `audit` ended with 3 and `pending` with 0.
+    """
+    root = copy_of(name, tmp_path)
+    version = name.rpartition("-")[2]
+    before = rmqtx("audit", root, "--format", "jsonl", "--broker-version", version)
+    (queue,) = queue_files(root, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "1")
+    zero_bytes(queue, 0, SLOT_BYTES)
+    after = rmqtx("audit", root, "--format", "jsonl", "--broker-version", version)
+    assert (after.status, after.out) == (before.status, before.out)
+    assert {rmqtx(*PENDING, version, root, *more).status for more in ((), ("--scan",))} == {before.status}
+    assert rmqtx("verify", root, "--broker-version", version).status == 1
+
+
+@pytest.mark.parametrize("name", ["delayed-4.4.0", "upgraded-4.2.0-4.3.0"])
+def test_the_op_queue_that_the_check_reads(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    root = copy_of(name, tmp_path)
+    (queue,) = queue_files(root, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "0")
+    zero_bytes(queue, 0, SLOT_BYTES)
+    assert rmqtx("audit", root, "--broker-version", name.rpartition("-")[2]).status == 3

@@ -346,3 +346,90 @@ RANDOM: dict[str, Damage] = {
     "cursor": _cursor,
 }
 """Random damages by name."""
+
+
+def _emptied(root: Path, chance: random.Random) -> str:
+    file = _weighed(root, chance)
+    return "no file" if file is None else truncate(file, 0)
+
+
+def _zeroed(root: Path, chance: random.Random) -> str:
+    file = _weighed(root, chance)
+    return "no file" if file is None else zero_bytes(file, 0, file.stat().st_size)
+
+
+def _weighed(root: Path, chance: random.Random) -> Path | None:
+    """A file with bytes, of a kind that is drawn first."""
+    return _some(_files(root, chance.choice(("log", "own-queue", "queue", "config", "checkpoint", "any"))), chance)
+
+
+def _slot(root: Path, chance: random.Random) -> str:
+    file = _some(_files(root, "own-queue"), chance)
+    if file is None:
+        return "no own-queue file"
+    return zero_bytes(file, chance.randrange(-(-_written(file) // SLOT_BYTES)) * SLOT_BYTES, SLOT_BYTES)
+
+
+def _doubled(root: Path, chance: random.Random) -> str:
+    """Copy a file of the log or of a queue under the name of the file that would follow it."""
+    file = _some(_files(root, chance.choice(("log", "own-queue", "queue"))), chance)
+    if file is None or not file.name.isdecimal():
+        return "no file"
+    name = f"{int(file.name) + file.stat().st_size:020d}"
+    shutil.copyfile(file, file.with_name(name))
+    return f"{name} is a copy of {file.name}"
+
+
+def _expired(root: Path, chance: random.Random) -> str:
+    """Delete the first files of the log, as a broker does after fileReservedTime; sometimes those of a queue."""
+    files = log_files(root)
+    if chance.random() < 0.3:
+        queues: dict[Path, list[Path]] = {}
+        for file in queue_files(root):
+            queues.setdefault(file.parent, []).append(file)
+        several = [found for found in queues.values() if len(found) > 1]
+        files = chance.choice(several) if several else []
+    if len(files) < 2:
+        return "one file"
+    return "; ".join(map(drop, files[: chance.randrange(1, len(files))]))
+
+
+def _aborted(root: Path, _chance: random.Random) -> str:
+    abort = root / "abort"
+    return drop(abort) if abort.exists() else foreign_file(root, "abort", b"")
+
+
+def _other_content(root: Path, chance: random.Random) -> str:
+    """Give a file of settings or cursors another content that may still be read."""
+    file = _some(_files(root, "config"), chance)
+    if file is None:
+        return "no config file"
+    text = chance.choice(("", "{}", "[]", "null", "{", "\ufeff{}", '{"offsetTable":{}}', '{"offsetTable":null}'))
+    file.write_text(text, encoding="utf-8")
+    return f"{file.name} became {text!r}"
+
+
+def _unreadable(root: Path, chance: random.Random) -> str:
+    """Put a directory, or a link that leads nowhere, in place of a file: neither can be read, also by root."""
+    file = _weighed(root, chance)
+    if file is None:
+        return "no file"
+    file.unlink()
+    if chance.random() < 0.5:
+        file.mkdir()
+        return f"{file.name} became a directory"
+    file.symlink_to(file.with_name("nowhere"))
+    return f"{file.name} became a link that leads nowhere"
+
+
+#: Further damages, of whole files; the rounds of `tests.fuzz` draw from `RANDOM` alone.
+MORE: dict[str, Damage] = {
+    "abort": _aborted,
+    "double": _doubled,
+    "empty": _emptied,
+    "expire": _expired,
+    "other_content": _other_content,
+    "unreadable": _unreadable,
+    "zero_file": _zeroed,
+    "zero_slot": _slot,
+}

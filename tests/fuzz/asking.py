@@ -98,7 +98,7 @@ def ask(arguments: Sequence[str], seconds: int | None = SECONDS_MAX) -> Answer:
 
 
 @cache
-def _home() -> Path:
+def home() -> Path:
     """A directory of this process; in RMQTX_CAMPAIGN_HOME, if set, which the parent process removes."""
     directory = Path(tempfile.mkdtemp(prefix="rmqtx-campaign-", dir=os.environ.get("RMQTX_CAMPAIGN_HOME")))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -109,7 +109,7 @@ def _home() -> Path:
 @cache
 def root_of(name: str) -> Path:
     """A store of the corpus, unpacked into a directory of this process."""
-    return copy_of(name, _home() / name)
+    return copy_of(name, home() / name)
 
 
 @cache
@@ -117,7 +117,7 @@ def truth_of(name: str) -> Truth:
     """The answers for an undamaged store of the corpus."""
     recipe = corpus.recipe(name)
     root = root_of(name)
-    conf = _home() / f"{name}.conf"
+    conf = home() / f"{name}.conf"
     conf.write_text(corpus.broker_conf(name), encoding="utf-8")
     version = str(recipe.get("upgrade", recipe["version"]))
     truth = Truth(name, root, ("--broker-conf", str(conf), "--broker-version", version), version, {}, {}, {}, {}, {},
@@ -154,7 +154,7 @@ def verify(root: Path, version: str, *more: str) -> Answer:
 
 def check(truth: Truth) -> Answer:
     """Run `check` without a memory of earlier runs."""
-    with tempfile.TemporaryDirectory(dir=_home()) as memory:
+    with tempfile.TemporaryDirectory(dir=home()) as memory:
         arguments = ["check", str(truth.root), *truth.options, *AGELESS, "--format", "json", "--state-dir", memory]
         return ask(arguments, seconds=None)
 
@@ -234,12 +234,12 @@ def compared(truth: Truth) -> Iterator[WrongAnswer]:
 
 @cache
 def _pristine(name: str) -> Path:
-    return copy_of(name, _home() / "undamaged" / name)
+    return copy_of(name, home() / "undamaged" / name)
 
 
 def exported(truth: Truth) -> Iterator[WrongAnswer]:
     """Compare the states that `export transactions` writes."""
-    with tempfile.TemporaryDirectory(dir=_home()) as directory:
+    with tempfile.TemporaryDirectory(dir=home()) as directory:
         arguments = ["export", "transactions", str(truth.root), "--to", f"{directory}/out", "--format", "jsonl"]
         answer = ask([*arguments, *truth.options, "--quiet"])
         if answer.status == exit_status.BUG:
@@ -306,7 +306,7 @@ def described(truth: Truth, *, is_end_destroyed: bool) -> Iterator[WrongAnswer]:
 
 def acted(truth: Truth, identity: str, act: str) -> Iterator[WrongAnswer]:
     """Try to decide a decided transaction again, in a copy: this must be refused."""
-    with tempfile.TemporaryDirectory(dir=_home()) as directory:
+    with tempfile.TemporaryDirectory(dir=home()) as directory:
         answer = ask([
             act, identity, "--store", str(truth.root), "--to", f"{directory}/copy", *truth.options, "--yes",
             "--reason", "campaign", "--quiet",

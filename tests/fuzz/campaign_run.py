@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from tests.brokers import corpus
-from tests.fuzz import any_file, heeded_segments, single_records, whole_segments
+from tests.fuzz import agreement, any_file, heeded_segments, single_records, whole_segments
 from tests.fuzz.kept import keep, read_kept
 from tests.fuzz.outcomes import FAILURES, OUTCOMES, UNCHANGED, Case, Played, table
 from tests.fuzz.page import commit_of_now, write_section
 
 CAMPAIGNS = {
-    "files": any_file, "heeded-segments": heeded_segments, "records": single_records, "segments": whole_segments,
+    "agreement": agreement, "files": any_file, "heeded-segments": heeded_segments, "records": single_records,
+    "segments": whole_segments,
 }
 #: Those whose cases are compared with `verify` by `heeded`.
 COMPARED = ("files", "heeded-segments")

@@ -19,7 +19,7 @@ from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.queues.slot_files import topic_bytes
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts
+from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts, unread_op_queues
 from rmqtx.verdicts.compared.rocksdb_queues import rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
@@ -79,7 +79,7 @@ def checked_queue_findings(
             if _bears_on_check(finding) and finding.code not in codes:
                 yield finding
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
-    comparison = QueueComparison(store, list(parts), ranges, topics=topics)
+    comparison = QueueComparison(store, list(parts), ranges, topics=topics, unread=unread_op_queues(store))
     for finding in comparison.findings():
         topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
         if _bears_on_check(finding) and (finding.code, topic) not in reported:

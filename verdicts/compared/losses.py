@@ -26,6 +26,7 @@ from rmqtx.readers.store.store import (
     ROCKSDB_OP_TOPIC,
     Store,
 )
+from rmqtx.verdicts.compared.queue_claims import unread_op_queues
 from rmqtx.verdicts.startup.findings import dispatched_findings, not_predictable
 from rmqtx.verdicts.startup.log_walk import LogWalk
 from rmqtx.verdicts.startup.losses import amount
@@ -142,4 +143,6 @@ def started_check_findings(
         recover_queues(store, walk, fates, rules, OtherQueues(min(reach, log_end)))
     except SourceError:
         return
-    yield from (one for one in dispatched_findings(store, fates) if one.is_error)
+    unread = unread_op_queues(store)
+    are_read = [fate for fate in fates if fate.facts.name not in unread]
+    yield from (one for one in dispatched_findings(store, are_read) if one.is_error)

@@ -38,7 +38,7 @@ from rmqtx.readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from rmqtx.readers.store.store import LEFT_OUT_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
@@ -47,6 +47,17 @@ _OP_TAGS_CODE = java_hash(OP_TAG.encode())
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
 #: The most tags that are remembered with their hash; further ones are calculated each time.
 _HASHES_MAX = 1 << 16
+
+
+def unread_op_queues(store: Store) -> frozenset[QueueName]:
+    """Return the op queues that no check reads: it reads that with the number of its half queue.
+
+    A decision that names an ordinary message of another queue leaves its op message in another op queue, before 5.0.0.
+    Source: TransactionalMessageServiceImpl.java check, getOpQueue.
+    """
+    numbers = {0, *store.queue_numbers(HALF_TOPIC)}
+    topic = topic_bytes(OP_TOPIC)
+    return frozenset((SIMPLE, topic, number) for number in store.queue_numbers(OP_TOPIC) if number not in numbers)
 
 
 @dataclass(slots=True)

@@ -110,9 +110,9 @@ class QueueComparison:
 
     def __init__(
         self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
-        is_partial: bool = False, topics: frozenset[bytes] | None = None,
+        is_partial: bool = False, topics: frozenset[bytes] | None = None, unread: frozenset[QueueName] = frozenset(),
     ) -> None:
-        """`topics`: those whose queues are compared; None: all.
+        """`topics`: those whose queues are compared; None: all. `unread`: queues of which only the facts are needed.
 
         `only_ends`: nothing was compared, and only the last slot of each queue is examined.
 
@@ -122,6 +122,7 @@ class QueueComparison:
         self._is_partial = is_partial
         self._only_ends = only_ends
         self._topics = topics
+        self._unread = unread
         self._ranges = log
         self._log = store.log()
         self._parts = _Parts(parts)
@@ -144,9 +145,9 @@ class QueueComparison:
             doubtful: list[_Queue] = []
             for name in self._names():
                 queue = self._queue(name)
-                yield from self._of_queue(queue)
+                yield from (one for one in self._of_queue(queue) if name not in self._unread)
                 queue.files.close()
-                if len(queue.records.numbers):
+                if len(queue.records.numbers) and name not in self._unread:
                     doubtful.append(queue)
             for queue in doubtful:
                 yield from self._slotless(queue)
