@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import Store
@@ -39,7 +42,7 @@ class StartDirectory(NamedTuple):
 def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirectory]:
     """Return the directories with files that a start loads: of the log, then of the queues.
 
-    Queue files beside a database of queues count only if the configuration has the broker load both.
+    Queue files beside a database of queues count only if the broker loads them.
     """
     size = log_file_bytes(store, conf)
     found = []
@@ -52,13 +55,37 @@ def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirect
     size = queue_file_bytes(store, conf)
     return found + [
         StartDirectory(entries(store, store.queue_directory(*queue)), size, "mappedFileSizeConsumeQueue")
-        for queue in (store.queues() if not store.has_rocksdb_queues or _loads_queue_files(conf) else ())
+        for queue in (store.queues() if _loads_queue_files(store, conf) else ())
     ]
 
 
-def _loads_queue_files(conf: Mapping[str, str]) -> bool:
-    kinds = conf.get("combineCQLoadingCQTypes", "").split(";")
-    return conf.get("rocksdbCQDoubleWriteEnable") == "true" or "default" in kinds
+def _loads_queue_files(store: Store, conf: Mapping[str, str]) -> bool:
+    """Whether a start loads the files of queues, which can be beside a database of queues.
+
+    `storeType` decides; with storeType=default it loads the database only for rocksdbCQDoubleWriteEnable=true. Without
+    a configuration: if the files of a queue lead as far as the database, the broker writes both. 5.4.0 and 5.5.0 were
+    started.
+    Source: RocksDBMessageStore.java, DefaultMessageStore.java createConsumeQueueStore; CombineConsumeQueueStore.java.
+    """
+    if not store.has_rocksdb_queues:
+        return True
+    if conf:
+        if conf.get("storeType", "default").lower() == "defaultrocksdb":
+            return False
+        kinds = conf.get("combineCQLoadingCQTypes", "default;defaultRocksDB").split(";")
+        return conf.get("rocksdbCQDoubleWriteEnable") != "true" or "default" in kinds
+    in_files = set(store.queues())
+    ends = {name: end for name, (_, end) in queue_bounds(store, []).items() if name in in_files}
+    return any(_ends_at(store, name) >= end for name, end in ends.items())
+
+
+def _ends_at(store: Store, name: tuple[str, int]) -> int:
+    """Return where the files of a queue end; -1 if they cannot be read, which their reader reports."""
+    try:
+        with open_queue(store, *name) as queue:
+            return queue.max_offset
+    except SourceError:
+        return -1
 
 
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.startup.refusals import refusals
+from rmqtx.verdicts.startup.rules import rules_of
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.startup.test_recovery import foreseen
@@ -66,3 +70,48 @@ def test_files_that_a_database_replaces_are_not_read(tmp_path: Path, name: str, 
     root = copy_of(name, tmp_path)
     DAMAGES[case](root)
     assert refused_files(root, name) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("conf", "is_loaded"),
+    [
+        ({"storeType": "default"}, True), ({"storeType": "defaultRocksDB"}, False),
+        ({"storeType": "defaultRocksDB", "rocksdbCQDoubleWriteEnable": "true"}, False),
+        ({"rocksdbCQDoubleWriteEnable": "true"}, True), ({}, True),
+    ],
+)
+@pytest.mark.parametrize("name", ["rocksdb-combined-5.4.0", "rocksdb-separate-5.5.0"])
+def test_which_settings_have_a_broker_load_queue_files_beside_a_database(
+    tmp_path: Path, name: str, conf: dict[str, str], is_loaded: bool
+) -> None:
+    """Without a configuration the files show it: they lead as far as the database."""
+    root = copy_of(name, tmp_path)
+    DAMAGES["queue file cut"](root)
+    conf = conf and {"mappedFileSizeConsumeQueue": "20000", **conf}
+    findings = list(refusals(open_store(root), conf, rules_of((5, 5, 0), conf)))
+    assert [one.code for one in findings] == ["start-refused"] * is_loaded
+
+
+def test_queue_files_that_a_broker_left_behind_do_not_count(tmp_path: Path) -> None:
+    """It went on with queues in RocksDB: the files end before the database."""
+    root = copy_of("rocksdb-combined-5.4.0", tmp_path)
+    for file in damage.queue_files(root):
+        slots = file.read_bytes().rstrip(b"\0")
+        file.write_bytes(slots[: len(slots) // 40 * 20].ljust(20_000, b"\0"))
+    DAMAGES["queue file cut"](root)
+    assert list(refusals(open_store(root), {}, rules_of((5, 4, 0), {}))) == []
+
+
+@pytest.mark.parametrize("name", ["controller-5.1.4", "common-5.1.4", "prepared-4.2.0", "masked-4.4.0"])
+def test_a_start_that_only_some_possible_releases_refuse_is_reported(tmp_path: Path, name: str) -> None:
+    """Of a controller's log, and of designs without a half queue, nothing else about a start is predicted: it was left out."""
+    root = copy_of(name, tmp_path)
+    queue, *_ = damage.queue_files(root, "orders")
+    damage.foreign_file(queue.parent, f"{int(queue.name) + queue.stat().st_size:020}", b"")
+    hanging = pending([open_store(root)], broker_settings)
+    hanging.table()
+    (found,) = [one for one in hanging.findings if one.code == "start-differs"]
+    assert "the broker does not start" in (found.actual or "")
+    known = pending([open_store(root)], lambda store: broker_settings(store, version="5.5.0"))
+    known.table()
+    assert [one.code for one in known.findings if one.code.startswith("start-")] == []
