@@ -37,31 +37,29 @@ def refused_by_all(store: Store, settings: BrokerSettings) -> list[Finding]:
     return refused.findings(kinds[-1]) if all(refused.hold(rules) for rules in kinds) else []
 
 
-def differing_starts(store: Store, settings: BrokerSettings) -> list[Version]:
+def differing_starts(store: Store, settings: BrokerSettings, *, only_refusals: bool = False) -> list[Version]:
     """Return a release of each group of possible ones whose starts leave the half and op queues in the same state.
 
+    `only_refusals`: only whether they start, as where nothing else is predicted of a start.
     Order: ascending; one release or none if all starts are the same.
     Raises: UnreadableFile, FileChanged.
     """
-    kinds = _kinds(store, settings)
-    if len(kinds) < 2 or is_bundle(store):
+    conf = settings.given or {}
+    if store.in_use or is_bundle(store) or rust_mark(store) is not None:
         return []
+    kinds = possible_rules(settings, conf, is_dledger=store.is_dledger)
+    if len(kinds) < 2:
+        return []
+    is_predicted = not only_refusals and not_predictable(store, conf) is None
     groups: list[tuple[_Started, Version]] = []
-    for version, found in _starts(store, settings, kinds):
+    for version, found in _starts(store, settings, kinds, is_predicted=is_predicted):
         groups = [group for group in groups if group[0] != found]
         groups.append((found, version))
     return [version for _, version in groups]
 
 
-def _kinds(store: Store, settings: BrokerSettings) -> list[RecoveryRules]:
-    conf = settings.given or {}
-    if store.in_use or not_predictable(store, conf) is not None:
-        return []
-    return possible_rules(settings, conf, is_dledger=store.is_dledger)
-
-
 def _starts(
-    store: Store, settings: BrokerSettings, kinds: list[RecoveryRules]
+    store: Store, settings: BrokerSettings, kinds: list[RecoveryRules], *, is_predicted: bool
 ) -> Iterator[tuple[Version, _Started]]:
     """Return the result of each kind of start, of the newest last."""
     conf, queues = settings.given or {}, half_queues(store)
@@ -72,6 +70,9 @@ def _starts(
     for rules in kinds:
         if refused.hold(rules):
             yield rules.version, None
+            continue
+        if not is_predicted:
+            yield rules.version, ()
             continue
         files_count = len(loaded_log(store, conf, rules)[0])
         found = None if store.is_dledger else complete.get(files_count)

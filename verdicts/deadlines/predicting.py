@@ -117,7 +117,7 @@ def _other_futures(
 ) -> list[tuple[Version, Prediction]]:
     """Return each future that the possible releases lead to, with a release; few or none if they all lead to one."""
     is_played = predicted.is_whole or predicted.why == REFUSED
-    versions = differing_starts(store, settings) if is_played else []
+    versions = differing_starts(store, settings, only_refusals=not is_played)
     if any(stop.version is not None for stop in stops):  # what stops one release, another one may pass or discard
         versions = sorted({*versions, *stopping_versions(settings)})
     futures: dict[str, tuple[Version, Prediction]] = {}

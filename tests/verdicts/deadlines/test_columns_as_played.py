@@ -341,7 +341,7 @@ def test_releases_that_lead_to_different_futures_are_listed_in_their_order(monke
     """An operator reads what each release does from the oldest on; the list has the same order every time."""
     versions = [(4, 9, 7), (5, 3, 3), (4, 3, 0), (5, 1, 4), (4, 4, 0), (5, 5, 0), (4, 5, 2)]
     monkeypatch.setattr(predicting, "stopping_versions", lambda _: versions)
-    monkeypatch.setattr(predicting, "differing_starts", lambda *_: [])
+    monkeypatch.setattr(predicting, "differing_starts", lambda *_, **_more: [])
     name = "poison-4.5.0"
     store = open_store(unpacked(name))
     settings = settings_of(name)(store)
