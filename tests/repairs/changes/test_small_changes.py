@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.model.errors import UnsafeStore, UnwritableFile
 from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx.repairs.changes import clones
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
+from rmqtx.repairs.changes.execution import Interrupted, execute
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, open_lock_file
 from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
-from rmqtx.repairs.changes.in_progress_mark import put_mark
+from rmqtx.repairs.changes.in_progress_mark import put_mark, require_nothing_begun
 from rmqtx.repairs.changes.undo_files import KeptImage, UndoFile
+from tests.repairs.small_store import CURSORS, ROLL_OVER
 
 
 class Recording(FileOperations):
@@ -35,6 +37,15 @@ class Recording(FileOperations):
         super().sync_file(path)
 
 
+class Interrupting(FileOperations):
+    """Stops before the cursors get their name."""
+
+    def rename(self, path: Path, target: Path) -> None:
+        if target.name == Path(CURSORS).name:
+            raise KeyboardInterrupt
+        super().rename(path, target)
+
+
 def test_an_undo_restores_a_part_behind_the_begin_of_a_file_as_it_was(tmp_path: Path) -> None:
     kept = tmp_path / "undo"
     kept.write_bytes(b"headABCDEF")
@@ -51,6 +62,16 @@ def test_a_file_that_became_shorter_is_copied_to_its_end(tmp_path: Path, monkeyp
     with source.open("rb") as reading, target.open("wb") as writing:
         clones._copy_range(reading.fileno(), writing.fileno(), 0, 10, source)
     assert target.read_bytes() == b"abc"
+
+
+def test_a_half_changed_store_is_refused_also_if_its_files_have_other_times(store: Path, kept: Path) -> None:
+    """As after `cp -r`: it is no less half changed, and another act would be based on that."""
+    with pytest.raises(Interrupted):
+        execute(ROLL_OVER, store, kept, files=Interrupting())
+    for file in store.rglob("*"):
+        os.utime(file, ns=(1, 1))
+    with pytest.raises(UnsafeStore, match="were begun and not completed"):
+        require_nothing_begun(store)
 
 
 def test_a_mark_that_could_not_be_written_is_removed(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Queues that contradict a log, on stores of a few half messages: what is missing, what is only numbered otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, UnfoundSlot, missing_bytes
+from rmqtx.verdicts.missing.split_numbers import split_numbers
+from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
+from tests.forge.damage import queue_files
+from tests.forge.logs import Forge
+
+_LENGTH = 200
+
+
+def slotted(root: Path, places: list[int], first: int = 0) -> None:
+    """The half queue has slots for these places only, from a number on."""
+    (file,) = queue_files(root, HALF_TOPIC)
+    data = b"".join(
+        SLOT.pack(commit_log_offset=place, record_length_bytes=_LENGTH, tags_code=0) for place in places
+    )
+    file.write_bytes(data.ljust(file.stat().st_size, b"\0"))
+    file.rename(file.with_name(f"{first * SLOT.size_bytes:020d}"))
+
+
+def test_a_queue_of_another_log_is_one_finding_also_if_its_begin_was_deleted(tmp_path: Path) -> None:
+    """Of its slots 1000 and after, not of all numbers, most point to no half message."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(UNFOUND_SLOTS_FEW)]
+    root = forge.write(half_cursor=1000)
+    slotted(root, [half + 4 for half in halves], 1000)
+    reading = audit([open_store(root)], lambda store: broker_settings(store, version="5.3.3"))
+    assert reading.table().num_rows == len(halves)
+    (found,) = (one for one in reading.findings if one.code == "slot-mismatch")
+    assert found.actual is not None
+    assert f"{len(halves)} slots that point to other records: the queue belongs to another log" in found.actual
+
+
+def test_a_record_of_an_earlier_queue_with_the_same_number_is_not_the_missing_one(tmp_path: Path) -> None:
+    """The half queue was deleted once and began again at 0; the second record 1 is gone: its bytes are missing."""
+    forge = Forge(tmp_path / "store")
+    for number in range(3):
+        forge.half(f"EARLIER{number}")
+    forge._slots.clear()
+    halves = [forge.half(f"LATER{number}") for number in range(3)]
+    root = forge.write()
+    slot = UnfoundSlot(HALF_TOPIC, 1, halves[1], halves[2] - halves[1])
+    file = root / "commitlog" / f"{0:020d}"
+    data = file.read_bytes()
+    file.write_bytes(data[: halves[1]] + bytes(halves[2] - halves[1]) + data[halves[2] :])
+    found = missing_bytes(open_store(root), [], [], [slot])
+    assert [(one.begin_offset, one.end_offset) for one in found.ranges] == [(halves[1], halves[2])]
+
+
+def test_no_bytes_are_missing_if_the_record_of_a_damaged_slot_is_between_its_neighbours(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(3)]
+    slot = UnfoundSlot(HALF_TOPIC, 1, halves[2] + _LENGTH * 4, _LENGTH)
+    found = missing_bytes(open_store(forge.write()), [], [], [slot])
+    assert found.ranges == []
+    assert [one.expected for one in found.findings] == [f"slot 1 of {HALF_TOPIC}"]
+
+
+def test_one_slot_of_an_older_log_does_not_refute_the_next_one(tmp_path: Path) -> None:
+    """Two in a row do: one alone may be a damaged slot, and the record of the next one be missing."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(5)]
+    root = forge.write()
+    behind = halves[-1] + 4 * _LENGTH
+    stale = [UnfoundSlot(HALF_TOPIC, number, halves[0] + 4, _LENGTH) for number in (5, 6)]
+    next_one = UnfoundSlot(HALF_TOPIC, 7, behind, _LENGTH)
+    for slots, ranges in (([*stale[1:], next_one], [(behind, behind + _LENGTH)]), ([*stale, next_one], [])):
+        found = missing_bytes(open_store(root), [], [], slots)
+        assert [(one.begin_offset, one.end_offset) for one in found.ranges] == ranges
+
+
+def test_the_first_of_some_shifted_half_messages_is_not_damaged(tmp_path: Path) -> None:
+    """A queue that lost slot 2: number 3 is in slot 2 and number 4 in slot 3, while slot 1 is as it was."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(5)]
+    root = forge.write()
+    slotted(root, [*halves[:2], *halves[3:]])
+    store = open_store(root)
+    one = split_numbers(store, np.array([halves[3]]), np.array([3]), halves[3], halves[4])
+    assert (one.numbers.tolist(), one.slots.tolist(), one.contradicting.tolist()) == ([3], [2], [])
+    every = split_numbers(store, np.array(halves), np.arange(5), 0, halves[4] + 1)
+    assert every.numbers.tolist() == [2, 3, 4]
+    assert every.slots.tolist() == [NO_SLOT, 2, 3]
+
+
+def test_a_half_message_in_another_slot_alone_has_a_damaged_number(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(3)]
+    store = open_store(forge.write())
+    one = split_numbers(store, np.array([halves[1]]), np.array([9]), halves[1], halves[2])
+    assert (one.numbers.tolist(), one.contradicting.tolist(), one.runs) == ([], [halves[1]], [])
+
+
+def test_half_messages_after_the_last_slot_are_not_missing_from_the_queue(tmp_path: Path) -> None:
+    """The broker has not dispatched them yet; what is before the last slot gets no slot later."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(4)]
+    root = forge.write()
+    slotted(root, [halves[0], halves[2]])
+    one = split_numbers(open_store(root), np.array(halves), np.arange(4), 0, halves[3] + 1)
+    assert (one.numbers.tolist(), one.slots.tolist()) == ([1], [NO_SLOT])
