@@ -18,7 +18,7 @@ from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, 
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import data_ranges, led_out
-from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, FileOperations, attributes_of, writing
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, FileOperations, writing
 from rmqtx.repairs.changes.fingerprints import directories_below, files_below
 from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
 from rmqtx.repairs.changes.store_lock import store_shared
@@ -257,9 +257,8 @@ def _copy(source: Path, target: Path, parts: Sequence[_Part], progress: Progress
 
 def _like(one: Path, other: Path) -> None:
     """Give a directory the permissions, owner and times of another."""
-    attributes = attributes_of(one)
-    other.chmod(attributes.mode)
+    status = one.stat()
     if os.geteuid() == 0:
-        os.chown(other, attributes.user, attributes.group)
-    if attributes.modified_ns is not None:
-        os.utime(other, ns=(attributes.modified_ns, attributes.modified_ns))
+        os.chown(other, status.st_uid, status.st_gid)
+    other.chmod(status.st_mode & 0o7777)
+    os.utime(other, ns=(status.st_mtime_ns, status.st_mtime_ns))

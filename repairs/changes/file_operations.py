@@ -28,6 +28,8 @@ _ADVICE = {
     errno.ELOOP: "it is a link, and rmqtx does not write through links",
     errno.EIO: "the disk reports errors: copy the store to another disk first (--to DIR)",
 }
+#: The permissions of user, group and others.
+_PERMISSIONS = 0o777
 
 
 @contextmanager
@@ -47,7 +49,8 @@ def writing(path: Path) -> Iterator[None]:
 class Attributes:
     """Permissions, owner and time of a file.
 
-    Units: `mode`: permission bits.
+    Units: `mode`: permission bits, without the set-id bits and the sticky bit, which have no effect on a file of a
+           store: an undo file that could set them could make a program of another user.
     """
 
     mode: int
@@ -102,8 +105,8 @@ class FileOperations:
             now = path.stat()
             if (now.st_uid, now.st_gid) != (attributes.user, attributes.group):
                 os.chown(path, attributes.user, attributes.group)
-            if now.st_mode & 0o7777 != attributes.mode:
-                path.chmod(attributes.mode)
+            if now.st_mode & _PERMISSIONS != attributes.mode:
+                path.chmod(now.st_mode & 0o7777 & ~_PERMISSIONS | attributes.mode)
             if attributes.modified_ns is not None and now.st_mtime_ns != attributes.modified_ns:
                 os.utime(path, ns=(now.st_atime_ns, attributes.modified_ns))
 
@@ -160,7 +163,7 @@ def open_lock_file(path: Path) -> tuple[int, bool]:
 def attributes_of(path: Path) -> Attributes:
     """Return the permissions, owner and time of a file."""
     status = path.stat()
-    return Attributes(status.st_mode & 0o7777, status.st_uid, status.st_gid, status.st_mtime_ns)
+    return Attributes(status.st_mode & _PERMISSIONS, status.st_uid, status.st_gid, status.st_mtime_ns)
 
 
 def attributes_of_new(directory: Path) -> Attributes:

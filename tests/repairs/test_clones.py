@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
     with (root / SEGMENT).open("r+b") as file:  # a segment as brokers make it: mostly a hole
         file.truncate(1 << 26)
     (root / "compaction").mkdir()
-    (root / "config").chmod(0o750)
+    (root / "config").chmod(0o2750)
     (root / "checkpoint").chmod(0o640)
     for number, path in enumerate(sorted(root.rglob("*"))):
         os.utime(path, ns=(1_700_000_000_000_000_000 + number, 1_600_000_000_123_456_789 + number))

@@ -267,6 +267,20 @@ def test_who_interrupts_is_told_the_way_back(store: Path, kept: Path) -> None:
     assert snapshot(store) == before
 
 
+@pytest.mark.parametrize("bits", [0o2000, 0o1000])
+def test_a_change_of_files_with_a_set_group_or_sticky_bit_can_be_undone(store: Path, kept: Path, bits: int) -> None:
+    """As after `chmod -R g+s`: its undo file was refused, so that nothing could be reverted or completed."""
+    for path in (SEGMENT, CURSORS):
+        (store / path).chmod(bits | 0o664)
+    before = facts(store)
+    execute(ROLL_OVER, store, kept)
+    undo(kept)
+    after = facts(store)
+    assert after[SEGMENT] == before[SEGMENT]
+    assert (store / CURSORS).stat().st_mode & 0o777 == 0o664
+    assert after.keys() == before.keys()
+
+
 def test_a_log_on_another_disk(store: Path, kept: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as other:
         if Path(other).stat().st_dev == store.stat().st_dev:
