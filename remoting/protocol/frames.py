@@ -18,7 +18,8 @@ from rmqtx.readers.model.layout import Field, Layout, VariablePart
 from rmqtx.remoting.protocol.codes import IS_RESPONSE, LANGUAGES
 from rmqtx.remoting.protocol.errors import BadFrame
 
-#: Limit of the broker's decoder (com.rocketmq.remoting.frameMaxLength); the broker never sends more.
+#: Limit of the broker's decoder (com.rocketmq.remoting.frameMaxLength), of a frame with its length; it closes the
+#: connection at a longer one. The broker never sends more.
 FRAME_BYTES_MAX = 16 << 20
 _HEADER_BYTES_MAX = (1 << 24) - 1
 
@@ -97,7 +98,7 @@ def encoded(frame: Frame) -> bytes:
         header = _rocketmq_header(frame) if frame.encoding is Encoding.ROCKETMQ else _json_header(frame)
     except (ValueError, struct.error, OverflowError) as error:  # for example half of a surrogate pair
         raise BadFrame(f"cannot encode a frame: {error}") from error
-    if len(header) > _HEADER_BYTES_MAX or len(header) + len(frame.body) > FRAME_BYTES_MAX - 4:
+    if len(header) > _HEADER_BYTES_MAX or len(header) + len(frame.body) > FRAME_BYTES_MAX - FRAME.size_bytes:
         raise BadFrame("the request is too large to be sent", expected=FRAME_BYTES_MAX, actual=len(frame.body))
     start = FRAME.pack(
         length_bytes=4 + len(header) + len(frame.body), encoding_and_header_length=frame.encoding << 24 | len(header)

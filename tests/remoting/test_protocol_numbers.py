@@ -10,7 +10,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.protocol.answers import ClientConnection
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import BadFrame
-from rmqtx.remoting.protocol.frames import FrameReader
+from rmqtx.remoting.protocol.frames import FRAME_BYTES_MAX, Frame, FrameReader, encoded
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from tests.forge.records import Message
 
@@ -58,6 +58,25 @@ def test_the_shortest_frame_is_one_without_a_header_and_not_another_protocol() -
 def test_four_bytes_of_another_protocol_are_enough_to_name_it() -> None:
     with pytest.raises(BadFrame, match="the port uses HTTP"):
         list(FrameReader().feed(b"HTTP"))
+
+
+def test_the_largest_request_is_one_that_a_broker_reads() -> None:
+    """16 MiB with its length, by the NettyDecoder of 5.3.3, which closes the connection at one byte more: rmqtx would
+    report a lost connection, and what became of the request would be unknown.
+    """
+    room = FRAME_BYTES_MAX - len(encoded(Frame(10, 1)))
+    assert len(encoded(Frame(10, 1, body=bytes(room)))) == 1 << 24
+    with pytest.raises(BadFrame, match="too large"):
+        encoded(Frame(10, 1, body=bytes(room + 1)))
+
+
+@pytest.mark.parametrize("junk", [1, 2, 100])
+def test_a_record_behind_bytes_that_are_none_is_found(junk: int) -> None:
+    findings: list[Finding] = []
+    body = Message().record(700) + b"\1" * junk + Message().record(900)
+    (block,) = blocks_of([body], "broker", findings)
+    assert block.commit_log_offsets.tolist() == [700, 900]
+    assert [one.length_bytes for one in findings] == [junk]
 
 
 def test_a_record_that_a_broker_sends_twice_is_one_and_another_at_its_place_is_not() -> None:

@@ -96,11 +96,12 @@ def test_a_forged_path_is_refused(store: Path, kept: Path, path: str) -> None:
     assert facts(store) == before
 
 
-def test_special_permissions_are_refused(store: Path, kept: Path) -> None:
+@pytest.mark.parametrize("mode", [0o4755, 0o1000, -1])
+def test_special_permissions_are_refused(store: Path, kept: Path, mode: int) -> None:
     execute(CHANGES, store, kept)
     frames = frames_of(kept)
     number = max(number for number, (kind, _) in enumerate(frames) if kind == b"edit")
-    forge(kept, changed(frames, number, lambda edit: {**edit, "attributes": {**edit["attributes"], "mode": 0o4755}}))
+    forge(kept, changed(frames, number, lambda edit: {**edit, "attributes": {**edit["attributes"], "mode": mode}}))
     with pytest.raises(FormatError, match="mode"):
         undo(kept)
 

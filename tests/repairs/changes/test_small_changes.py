@@ -13,7 +13,7 @@ from rmqtx.repairs.changes import clones
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
 from rmqtx.repairs.changes.execution import Interrupted, execute
-from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, open_lock_file
+from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, attributes_of_new, open_lock_file
 from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
 from rmqtx.repairs.changes.in_progress_mark import put_mark, require_nothing_begun
 from rmqtx.repairs.changes.undo_files import KeptImage, UndoFile
@@ -97,6 +97,21 @@ def test_the_lock_that_root_makes_belongs_to_the_user_of_the_store(tmp_path: Pat
     os.close(descriptor)
     status = (tmp_path / "lock").stat()
     assert (is_new, status.st_uid, status.st_gid) == (True, 12_345, 12_346)
+
+
+@pytest.mark.parametrize(("directory", "file"), [
+    (0o700, 0o600), (0o755, 0o644), (0o770, 0o660), (0o777, 0o666), (0o761, 0o600), (0o716, 0o600), (0o707, 0o606),
+    (0o2775, 0o664),
+])  # fmt: skip
+def test_a_new_file_is_for_the_users_of_its_directory_and_no_others(tmp_path: Path, directory: int, file: int) -> None:
+    """A broker of another user of the group must be able to write it, and others must not be able to read it."""
+    tmp_path.chmod(directory)
+    assert attributes_of_new(tmp_path).mode == file
+
+
+def test_a_given_image_ends_where_it_is_asked_to_and_at_its_size() -> None:
+    image = GivenImage(b"abc", 6)
+    assert [image.read(0, 2), image.read(2, 4), image.read(3, 9)] == [b"ab", b"c\0", b"\0\0\0"]
 
 
 @pytest.mark.parametrize(("place", "is_compared"), [
