@@ -8,9 +8,11 @@ import numpy as np
 
 from rmqtx.readers.model.findings import FINDINGS_MAX, Finding
 from rmqtx.readers.queues.consume_queue_extension import Extension
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
 from rmqtx.readers.queues.slot_files import SlotFiles, places_by_offset
 from rmqtx.readers.queues.unit_files import UnitRuns
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from tests.forge.damage import queue_files
 from tests.forge.logs import Forge, java_hash
 
 
@@ -22,6 +24,46 @@ def test_the_lowest_hash_of_a_tag_is_no_address_in_an_extension_file(tmp_path: P
     codes, lost = Extension(open_store(forge.write()), HALF_TOPIC, 0).resolve(np.array([lowest, lowest - 1], np.int64))
     assert codes.tolist() == [lowest, lowest - 1]
     assert lost.tolist() == [False, True]
+
+
+def slots_and_findings(root: Path) -> tuple[list[int], list[tuple[str, str]]]:
+    """The places in the slots of a store, and its findings: code and file."""
+    reading = scan_slots(open_store(root))
+    places = reading.table()["commit_log_offset"].to_pylist()
+    return places, [(one.code, Path(one.file or "").name) for one in reading.findings]
+
+
+def test_a_file_of_a_queue_that_is_made_in_advance_has_no_damage(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    places = [forge.half(name) for name in ("A", "B")]
+    root = forge.write()
+    (file,) = queue_files(root, HALF_TOPIC)
+    for number in (1, 2):
+        file.with_name(f"{number * file.stat().st_size:020d}").write_bytes(bytes(file.stat().st_size))
+    assert slots_and_findings(root) == (places, [])
+
+
+def test_a_slot_before_the_begin_of_all_logs_is_damaged(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    places = [forge.half(name) for name in ("A", "B", "C")]
+    root = forge.write()
+    (file,) = queue_files(root, HALF_TOPIC)
+    data = file.read_bytes()
+    file.write_bytes(data[:20] + (-1).to_bytes(8, "big", signed=True) + data[28:])
+    assert slots_and_findings(root) == ([places[0], places[2]], [("slot-invalid", file.name)])
+
+
+def test_slots_into_a_missing_file_in_the_middle_of_a_log_did_not_expire(tmp_path: Path) -> None:
+    """A broker removes the first files of a log; without another one, records are lost."""
+    forge = Forge(tmp_path / "store")
+    while len(forge._data) < 3 * 4096:
+        forge.half("A")
+    root = forge.write()
+    first, second, *_ = sorted((root / "commitlog").iterdir())
+    second.rename(tmp_path / "aside")
+    assert {code for code, _ in slots_and_findings(root)[1]} == {"slot-dangling"}
+    first.unlink()
+    assert {code for code, _ in slots_and_findings(root)[1]} == {"slot-expired"}
 
 
 def test_a_place_behind_the_last_slot_has_no_slot(tmp_path: Path) -> None:
