@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, UnfoundSlot, missing_bytes
+from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, UnfoundSlot, missing_bytes, unfound_slots
 from rmqtx.verdicts.missing.split_numbers import split_numbers
 from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 from tests.forge.damage import queue_files
@@ -42,14 +43,35 @@ def test_a_queue_of_another_log_is_one_finding_also_if_its_begin_was_deleted(tmp
     assert f"{len(halves)} slots that point to other records: the queue belongs to another log" in found.actual
 
 
-def test_a_record_of_an_earlier_queue_with_the_same_number_is_not_the_missing_one(tmp_path: Path) -> None:
-    """The half queue was deleted once and began again at 0; the second record 1 is gone: its bytes are missing."""
-    forge = Forge(tmp_path / "store")
-    for number in range(3):
-        forge.half(f"EARLIER{number}")
-    forge._slots.clear()
-    halves = [forge.half(f"LATER{number}") for number in range(3)]
+def test_each_slot_is_a_finding_if_less_than_half_of_a_queue_contradicts_the_log(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store", segment_bytes=1 << 16)
+    halves = [forge.half(f"H{number}") for number in range(2 * UNFOUND_SLOTS_FEW)]
     root = forge.write()
+    slots = [UnfoundSlot(HALF_TOPIC, number, halves[number] + 4, _LENGTH) for number in range(UNFOUND_SLOTS_FEW)]
+    found = missing_bytes(open_store(root), [], [], slots)
+    assert [(one.commit_log_offset, one.file) for one in found.findings] == [
+        (slot.commit_log_offset, str(root / "commitlog" / f"{0:020d}")) for slot in slots
+    ]
+
+
+def test_a_slot_for_the_first_byte_of_a_range_belongs_to_that_range(tmp_path: Path) -> None:
+    """Else a record at the begin of a split is missed by all splits."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(3)]
+    store, none = open_store(forge.write()), np.empty(0, np.int64)
+    for begin, end, numbers in ((0, halves[1], [0]), (halves[1], halves[2], [1]), (halves[2], halves[2] + 1, [2])):
+        assert [one.queue_offset for one in unfound_slots(store, HALF_TOPIC, none, none, begin, end)] == numbers
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+def test_a_record_with_the_same_number_elsewhere_is_not_the_missing_one(is_later: bool, tmp_path: Path) -> None:
+    """The half queue was deleted once and began again at 0, or is a copy from before; record 1 of its time is gone."""
+    forge = Forge(tmp_path / "store")
+    earlier = [forge.half(f"EARLIER{number}") for number in range(3)]
+    forge._slots.clear()
+    later = [forge.half(f"LATER{number}") for number in range(3)]
+    root, halves = forge.write(), later if is_later else earlier
+    slotted(root, halves)
     slot = UnfoundSlot(HALF_TOPIC, 1, halves[1], halves[2] - halves[1])
     file = root / "commitlog" / f"{0:020d}"
     data = file.read_bytes()
