@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.state import CheckSettings
@@ -14,7 +15,11 @@ from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecor
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
+from rmqtx.verdicts.simulation.simulation_setup import _id_findings
+from tests.forge.damage import flip_byte
 from tests.forge.logs import Forge
+from tests.forge.stores import copy_of
+from tests.verdicts.ends.test_contradicting_ids import id_places
 
 SETTINGS = CheckSettings(6_000, 15, 30_000, 1 << 40)
 
@@ -55,3 +60,16 @@ def test_the_timer_of_a_state_table_runs_once_a_minute_and_has_no_queue() -> Non
 def test_the_check_in_rocksdb_is_that_of_queue_0() -> None:
     settings = AskingSettings(6_000, 15, 30_000)
     assert BesideSimulated("store", "", "rocksdb", (), pa.table({}), 0, settings=settings).queue_id == 0
+
+
+def test_an_id_that_the_index_contradicts_is_one_finding_also_at_the_begin_of_a_file(tmp_path: Path) -> None:
+    name = "killed-5.3.3"
+    root = copy_of(name, tmp_path)
+    bases = {segment.base_offset for segment in open_store(root).commit_log[1:]}
+    first, record = next(
+        (begin, record) for record, begin, _ in id_places(root)["half"] if record["commit_log_offset"] in bases
+    )
+    flip_byte(Path(record["file"]), first + len(UNIQ_KEY) + 3, 1)
+    window = check_window(open_store(root), check_rules((5, 3, 3)), 0, 0, 0)
+    (found,) = _id_findings(open_store(root), window)
+    assert (found.code, found.file, found.position_bytes) == ("words-contradict", record["file"], 0)
