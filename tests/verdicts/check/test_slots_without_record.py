@@ -58,6 +58,10 @@ def test_a_shorter_record_at_the_place_of_a_slot_stops_no_check(tmp_path: Path) 
         file.write(Message(properties=(("UNIQ_KEY", "LATER"),)).record(place).ljust(500, b"\0"))
     store = open_store(root)
     assert check_stops(store, broker_settings(store, version="4.4.0")) == []
+    rules, settings = check_rules((4, 4, 0)), CheckSettings(6_000, 15, 30_000, 1 << 40)
+    window = check_window(store, rules, 0, 0, 0)
+    found = outcomes(Simulated(str(root), "", window, rules, settings, forge.now_ms + 3_600_000), 3)
+    assert {number: one.checks_to_come_count for number, one in found.items()} == {0: 3, 1: 0}, "it is read and passed"
 
 
 def test_a_check_that_begins_again_passes_the_first_half_if_a_later_op_settles_it(tmp_path: Path) -> None:
