@@ -70,6 +70,6 @@ if __name__ == "__main__":
     from tests.moment import moment_of
 
     store_facts.moment_ms = moment_of  # before the modules that import it by name
-    from rmqtx_cli.main import run
+    from rmqtx_cli.entry import run
 
     run()

@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError, StoreChanged
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.orders import Conduct
@@ -45,6 +46,7 @@ class OfflineActs(RuleBasedStateMachine):
         self.ids = sorted(self.rows)
         self.images: list[tuple[Path, dict[str, bytes], dict[str, dict[str, Any]]]] = []
         self.undone: list[tuple[Path, dict[str, bytes]]] = []
+        self.made_again_below: set[Path] = set()
         self.journal = Journal(self.folder / "journal")
         self.receipts: list[Receipt] = []
 
@@ -84,14 +86,25 @@ class OfflineActs(RuleBasedStateMachine):
         assert _files(self.root) == _without_lock(image)
         self.rows = rows
         self.undone.append((undo_file, after))
+        self.made_again_below.discard(undo_file)
 
     @precondition(lambda self: self.undone)
     @rule()
     def redo(self) -> None:
-        """The change that was undone last is done again."""
+        """The change that was undone last is done again.
+
+        Over a change that was made again since, the files have other times: refused, until times are ignored.
+        """
         undo_file, after = self.undone.pop()
         before = content(self.root), self.rows
-        resume(undo_file, self.root)
+        times = undo_file not in self.made_again_below
+        if not times:
+            with pytest.raises(StoreChanged) as refused:
+                resume(undo_file, self.root)
+            assert "--ignore-times" in (refused.value.advice or "")
+            assert _files(self.root) == _without_lock(before[0])
+        resume(undo_file, self.root, times=times)
+        self.made_again_below |= {one for one, _ in self.undone}
         assert _files(self.root) == _without_lock(after)
         self.rows = rows_of(self.root, self.version)
         self.images.append((undo_file, *before))
