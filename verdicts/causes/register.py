@@ -6,21 +6,18 @@ from rmqtx.verdicts.causes import (
     broker_logs,
     checks,
     clients,
-    copies,
     op_messages,
     other_designs,
     proxies,
     roles,
     second_decisions,
-    settings,
     shared_groups,
     traces,
 )
 from rmqtx.verdicts.causes.cause import Cause
 
 _FAMILIES = (
-    second_decisions, checks, op_messages, copies, roles, clients, settings, broker_logs, other_designs,
-    proxies, shared_groups, traces,
+    second_decisions, checks, op_messages, roles, clients, broker_logs, other_designs, proxies, shared_groups, traces,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

@@ -151,7 +151,8 @@ def with_causes(
 
 
 def have_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> bool:
-    """Whether a cause explains any row, or could; rules are applied only until one does.
+    """Whether a cause explains any row, or could; rules are applied only until one does, and only those of causes that
+    the release and the settings of a row's store allow.
 
     Shape: as in `with_causes`; `rows` with `causes` have been given them.
     """
@@ -165,7 +166,7 @@ def have_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> bool:
     def fits(cause: Cause) -> bool:
         some = found if cause.fits_uneventful else eventful
         may_be = some.of_store(lambda facts: cause.applies(facts) is not False) & (some.store >= 0)
-        return bool(((cause.rule(some) > NONE) & may_be).any())
+        return bool(may_be.any() and ((cause.rule(some) > NONE) & may_be).any())
 
     return any(fits(cause) for cause in CAUSES.values() if cause.contradicted is None)
 
