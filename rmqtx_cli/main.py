@@ -24,7 +24,7 @@ from rmqtx.readers.model.own_process import begin_loading, begin_own_process
 from rmqtx.repairs.receipts.act_words import PLANNED
 from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import CommandTree, HelpfulGroup
-from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
+from rmqtx_cli.output.streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.check_unknown import names_json, unknown
 from rmqtx_cli.words.command_names import LINES, MOST_USED, SECTIONS

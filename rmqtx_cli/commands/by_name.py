@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -17,7 +18,7 @@ import typer
 import typer.main
 
 from rmqtx.readers.model.own_process import loaded
-from rmqtx_cli.commands import Command, epilog
+from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.words import log_json
 from rmqtx_cli.words.command_names import LINES, SECTIONS
@@ -29,6 +30,9 @@ _DECLARED = {
 }  # fmt: skip
 #: Groups: commands of commands. Group → module of its declarations.
 GROUPS = {"decode": "decode", "cursor": "repair", "case": "case"}
+#: Columns of an example in a help page, which has 80; two are the page's indent.
+_COLUMNS = 76
+_UNIT = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 #: An option of every command; `main` reads it, before the command is known.
 _LogJson = Annotated[bool, typer.Option(log_json.OPTION, help=log_json.HELP)]
 
@@ -78,7 +82,7 @@ def _built(name: str) -> Any:
 
 def _add(tree: CommandTree, command: type[Command], name: str, line: str) -> None:
     function = typer_function(command, run_by_its_module)
-    tree.command(name, command.OWN_STORE, short_help=line, epilog=epilog(command.EXAMPLES))(function)
+    tree.command(name, command.OWN_STORE, short_help=line, epilog=_epilog(command.EXAMPLES))(function)
 
 
 class CommandsByName(Mapping[str, Any]):
@@ -155,3 +159,28 @@ def _group(kind: Any, taken: Collection[str], parameters: list[inspect.Parameter
                 inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             )
     return _Group(kind, tuple(options), groups)
+
+
+def _epilog(examples: tuple[Example, ...]) -> str:
+    """Return the examples as a block of a help page that Typer does not wrap."""
+    lines = [line for example in examples for line in (f"  # {example.says}", *wrapped_command(example.line))]
+    return "\n".join(["\b", "Examples:", *lines])
+
+
+def wrapped_command(line: str, columns: int = _COLUMNS) -> list[str]:
+    """Return a command line in lines of at most `columns`, continued by backslashes before an option."""
+    words = _UNIT.findall(line)
+    units: list[str] = []
+    for word in words:
+        is_value = not word.startswith(("-", "|")) and units and units[-1].startswith("-") and " " not in units[-1]
+        if is_value:
+            units[-1] += f" {word}"
+        else:
+            units.append(word)
+    lines, room = ["  "], columns - 2
+    for unit in units:
+        if lines[-1].strip() and len(lines[-1]) + 1 + len(unit) > room:
+            lines[-1] += " \\"
+            lines.append("     ")
+        lines[-1] += f" {unit}" if lines[-1].strip() or len(lines) > 1 else unit
+    return lines

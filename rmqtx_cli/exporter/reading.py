@@ -20,7 +20,7 @@ from rmqtx_cli.monitoring.measure import measure
 from rmqtx_cli.monitoring.numbers import Memory
 from rmqtx_cli.monitoring.remembered import became_since
 from rmqtx_cli.monitoring.samples import counted_samples, exported_samples
-from rmqtx_cli.output.standard_streams import own_standard_streams
+from rmqtx_cli.output.streams import own_standard_streams
 from rmqtx_cli.sources.source import AskedSource, chosen_opener
 from rmqtx_cli.words.say import Voice
 

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.moments import HOUR_MS
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS, Prediction
 from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from rmqtx.verdicts.model.witnesses import are_in_several_stores
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import duration_text, time_text
 
@@ -187,6 +189,14 @@ class Harms:
     _worst: dict[str, tuple[int, int, str, str]] = field(default_factory=dict)
     _stores: dict[str, _OfStore] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, rows: pa.Table, now_ms: int) -> Harms:
+        """Return the harms of some transactions. `rows`: see `add`."""
+        found = cls(now_ms)
+        for batch in rows.to_batches():
+            found.add(batch)
+        return found
+
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the transactions of a batch, which has HARM_COLUMNS; the file of an earlier audit has no times left."""
         if not batch.num_rows:
@@ -235,6 +245,15 @@ class Harms:
             return None
         _, _, identity, word = self._worst[name]
         return identity, f"{word}, discarded first" if name == SOON else word
+
+    def next_line(self, arguments: str) -> str | None:
+        """Return the line with the command that shows this transaction, and changes nothing; None if none is harmed.
+
+        `arguments`: the options that open the same stores or brokers, quoted for a shell.
+        """
+        if (worst := self.worst()) is None:
+            return None
+        return next_line(f"rmqtx show {quoted(worst[0])} {arguments}", worst[1])
 
     def sentences(self, predicted: Mapping[str, Prediction]) -> Iterator[str]:
         """Return what is harmed, worst first: numbers, and when it happens where it can still be prevented."""

@@ -131,14 +131,6 @@ class Summary:
             self.add(batch)
             yield batch
 
-    @classmethod
-    def of(cls, rows: pa.Table, now_ms: int | None = None) -> Summary:
-        """The counts of some transactions. `now_ms`: see `Harms`."""
-        counted = cls() if now_ms is None else cls(harms=Harms(now_ms))
-        for batch in rows.to_batches():
-            counted.add(batch)
-        return counted
-
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the transactions of a batch."""
         if not batch.num_rows:
@@ -323,9 +315,7 @@ class Summary:
 
         None if no transaction is harmed, and no store is `damaged`.
         """
-        if (worst := self.harms.worst()) is not None:
-            return next_line(f"rmqtx show {quoted(worst[0])} {arguments}", worst[1])
-        return self.verify_line(damaged) if damaged else None
+        return self.harms.next_line(arguments) or (self.verify_line(damaged) if damaged else None)
 
     @staticmethod
     def verify_line(damaged: Sequence[str]) -> str:

@@ -168,7 +168,8 @@ class FileSource:
 
     def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """See `Source`."""
-        add_provenance(context, listing, self.stores)
+        if listing.carries_meta:
+            add_provenance(context, listing, self.stores)
 
     def record(self, store: str, commit_log_offset: int) -> bytes | None:
         """See `Source`."""

@@ -117,7 +117,8 @@ def conf_lines(settings: Iterable[BrokerSettings], *, is_reported: bool = False)
 
     `is_reported`: the brokers report it themselves.
     """
-    return list(dict.fromkeys(note for one in settings for note in conf_notes(one, is_reported=is_reported)))
+    given = (one for one in settings if one.given)
+    return list(dict.fromkeys(note for one in given for note in conf_notes(one, is_reported=is_reported)))
 
 
 def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voice) -> None:

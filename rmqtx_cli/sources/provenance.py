@@ -103,12 +103,10 @@ def take_provenance(
 
 
 def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[Store]) -> None:
-    """Add the provenance to a listing if its output contains one; for commands that run no engine.
+    """Add the provenance to a listing whose output contains one; for commands that run no engine.
 
     It takes two reads per segment.
     """
-    if not listing.carries_meta:
-        return
     listing.meta = provenance(
         [store_provenance(store) for store in stores], command=str(context.command.name),
         options=asked_options(context),

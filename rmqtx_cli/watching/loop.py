@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import RmqtxError
-from rmqtx_cli.output.standard_streams import require_reader
+from rmqtx_cli.output.streams import require_reader
 from rmqtx_cli.watching.drawing import View, change_text, screen
 from rmqtx_cli.watching.model import Change, Model, Snapshot, take, timeline
 from rmqtx_cli.watching.terminal import Key, Terminal, full_screen

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from rmqtx_cli.commands import wrapped_command
+from rmqtx_cli.commands.by_name import wrapped_command
 from rmqtx_cli.main import app
 from rmqtx_cli.options.help_page import _ELSEWHERE, GROUPS
 from rmqtx_cli.words.command_names import MOST_USED, SECTIONS

@@ -164,7 +164,7 @@ def test_a_closed_stdin_is_an_empty_one(common: Path, tmp_path: Path) -> None:
 
 def test_files_opened_later_do_not_become_a_closed_stream() -> None:
     code = (
-        "import os; from rmqtx_cli.output.standard_streams import own_standard_streams; own_standard_streams(); "
+        "import os; from rmqtx_cli.output.streams import own_standard_streams; own_standard_streams(); "
         "file = os.open('/dev/zero', os.O_RDONLY); raise SystemExit(0 if file > 2 else 1)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, preexec_fn=closing(0, 1, 2))

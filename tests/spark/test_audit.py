@@ -23,7 +23,7 @@ from rmqtx.verdicts.causes.groups import group_causes
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.transactions.measures import MEASURES
-from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
+from rmqtx_cli.pages.summary import SUMMARY_COLUMNS
 from tests.brokers import corpus
 from tests.field import field_stores
 from tests.forge import damage
@@ -31,6 +31,7 @@ from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.forge.volume import build
 from tests.representatives import rest_is_slow
+from tests.verdicts.audit.test_measures import summed
 from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, require_plan
 from tests.verdicts.causes.test_traces import torn
 
@@ -95,9 +96,9 @@ def test_causes_of_whole_groups_are_those_here(spark: SparkSession, tmp_path: Pa
 def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:
     name = "common-5.3.3"
     stores, settings = [opened(name)], settings_of(name)
-    wanted = Summary.of(local_audit.audit(stores, settings, columns=SUMMARY_COLUMNS).table()).table()
+    wanted = summed(local_audit.audit(stores, settings, columns=SUMMARY_COLUMNS).table()).table()
     found = spark_audit.audit(spark, stores, settings, work=WorkDivision(SPLIT_BYTES), measures=MEASURES.names)
-    assert Summary.of(found.table()).table().equals(wanted)
+    assert summed(found.table()).table().equals(wanted)
     assert wanted["half_to_decision_worst_ms"].null_count < wanted.num_rows
 
 

@@ -22,7 +22,7 @@ from rmqtx_cli.commands.declared.watch import FollowCommand
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, StoreOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.standard_streams import pause
+from rmqtx_cli.output.streams import pause
 from rmqtx_cli.output.views import transactions_view
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_header
 from rmqtx_cli.words.progress import shown

@@ -32,7 +32,7 @@ from rmqtx_cli.pages.headlines import (
     refused_lines,
     slave_sentences,
 )
-from rmqtx_cli.pages.summary import Summary
+from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.source import Source, opener_of
 from rmqtx_cli.words.of_old_stores import have_only_prepared
 from rmqtx_cli.words.say import Voice
@@ -117,15 +117,14 @@ def _lines(
 ) -> Iterator[str]:
     """The lines above the table: pending transactions, stopped checks, the first discard, the next command."""
     pending_count = pc.sum(pc.equal(rows["state"], State.PENDING)).as_py() or 0
-    listed = Summary.of(chosen, times.now_ms)
+    harms, predicted = Harms.of(chosen, times.now_ms), reading.predicted
     following, unknown_count = None, reading.undecidable_count
     if chosen.num_rows:
-        following = listed.next_line(source.arguments)
+        following = harms.next_line(source.arguments)
     elif not pending_count and unknown_count:
         following = next_line(f"rmqtx audit {source.arguments} --where 'state = UNDECIDABLE'", "what could decide them")
     elif not pending_count and not have_only_prepared(source.stores):
         following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
-    harms, predicted = listed.harms, reading.predicted
     is_incomplete = any(finding.is_error for finding in reading.findings)
     sentence = pending_sentence(chosen, harms.now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
     counts_of = functools.partial(never_asked_counts, rows)
