@@ -21,8 +21,7 @@ import numpy.typing as npt
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.layout import Field, Layout
 from rmqtx.readers.model.releases import newest_default
-from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.runs import Limits, portions
+from rmqtx.readers.storage.open_file import Limits, OpenFile, portions
 from rmqtx.readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]

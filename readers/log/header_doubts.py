@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.header_rules import PORT_MAX, STATE_RULES, broken_rules
+from rmqtx.readers.log.header_rules import PORT_MAX, STATE_RULES, broken_rules, has_port
 from rmqtx.readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
 from rmqtx.readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import PREPARED, TRANSACTION_MASK
 from rmqtx.readers.log.transaction_records import are_damaged_finals
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.findings import Finding
 
 #: By kind of witness, the column that is set if the id comes from the header.
@@ -37,12 +37,6 @@ def contradict_prepared_flag(block: Block) -> Bools:
     later: Bools = block.properties.locate(REAL_TOPIC)[2] | block.properties.locate(CLUSTER)[2]
     doubtful: Bools = is_prepared(block) & rows & (later | (block.header("prepared_transaction_offset") != 0))
     return doubtful
-
-
-def has_port(host_numbers: Int64s) -> Bools:
-    """Return which host numbers of `Block.store_host_numbers` end in a possible port."""
-    ports: Bools = (host_numbers & 0xFFFFFFFF) <= PORT_MAX
-    return ports
 
 
 def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: str) -> list[Finding]:

@@ -1,10 +1,14 @@
-"""Rules for the header fields of a record, each for one field: no checksum covers a header.
+"""Rules for the header fields of a record, and the CRC of the whole record that some brokers write.
 
-A record is sound if the lengths of its parts add up, whatever its values are.
+A record is sound if the lengths of its parts add up, whatever its values are: usually no checksum covers a header, and
+each rule is about one field. The CRC is the last property of a record (enabledAppendPropCRC, 5.2.0+).
+
+Source: docs/formats/record.md#property-crc.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -119,6 +123,12 @@ def plausible_times(block: Block) -> Int64s:
     return times[known[np.maximum(before, 0)]]
 
 
+def has_port(host_numbers: Int64s) -> Bools:
+    """Return which host numbers of `Block.store_host_numbers` end in a possible port."""
+    ports: Bools = (host_numbers & 0xFFFFFFFF) <= PORT_MAX
+    return ports
+
+
 def break_any_rule(block: Block, rules: Iterable[HeaderRule]) -> Bools:
     """Return which records break one of the rules."""
     found = np.zeros(len(block), np.bool_)
@@ -144,3 +154,48 @@ def broken_rules(block: Block, store: str, rules: Iterable[HeaderRule]) -> Itera
                 actual=f"{rule.field} {values[row]}",
             )
         seen |= broken
+
+
+PROPERTY_CRC = "__CRC32#"
+#: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC does not cover.
+PROPERTY_CRC_BYTES = 20
+
+
+def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
+    """Return findings for records whose property `__CRC32#` is not the CRC of the bytes before it.
+
+    Order:  of the block.
+    Damage: record-property-crc.
+    """
+    memory = memoryview(block.data)  # type: ignore[arg-type]
+    for row in np.flatnonzero(have_property_crc(block)).tolist():
+        end = int(block.starts[row] + block.lengths[row]) - PROPERTY_CRC_BYTES
+        computed = zlib.crc32(memory[int(block.starts[row]) : end]) & 0x7FFFFFFF
+        digits = bytes(memory[end + 9 : end + 19])
+        stored = int(digits[::-1]) if digits.isdigit() else None
+        if stored != computed:
+            yield Finding(
+                store, "record-property-crc", block.file, int(block.positions[row]), int(block.lengths[row]),
+                commit_log_offset=int(block.commit_log_offsets[row]), expected=f"CRC {computed}",
+                actual=digits.decode("ascii", "replace"),
+            )
+
+
+def word_crc_findings(block: Block, store: str) -> Iterator[Finding]:
+    """Return the findings for records with an intact body: the damage is in header, topic or properties."""
+    for finding in property_crc_findings(block, store):
+        row = np.flatnonzero(block.commit_log_offsets == finding.commit_log_offset)
+        if block.take(row).body_crc_matches().all():
+            yield finding
+
+
+def have_property_crc(block: Block) -> Bools:
+    """Return which records end in a property CRC."""
+    name = PROPERTY_CRC.encode() + b"\x01"
+    places = block.starts + block.lengths - PROPERTY_CRC_BYTES
+    found: Bools = places > block.topic_starts
+    for number, value in enumerate(name):
+        found[found] = block.data[places[found] + number] == value
+        if not found.any():
+            break
+    return found

@@ -12,7 +12,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import FILLER_MARK, HEAD_BYTES, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, number_at
 from rmqtx.readers.log.segment_scan import misplaced_length, walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
-from rmqtx.readers.storage.runs import Portion, portions
+from rmqtx.readers.storage.open_file import Portion, portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
-from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.open_file import REMOTE, REMOTE_PART_BYTES, OpenFile
 from rmqtx.readers.storage.remote_handles import (
     BLOCK_BYTES,
     KEPT_BYTES_MAX,
@@ -27,7 +27,6 @@ from rmqtx.readers.storage.remote_handles import (
     known_handle,
 )
 from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error, is_broken_off
-from rmqtx.readers.storage.runs import REMOTE, REMOTE_PART_BYTES
 
 #: A small read fetches the bytes around it up to multiples of this length: the next one is often near.
 _AROUND_BYTES = 64 << 10

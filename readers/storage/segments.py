@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.open_file import LOCAL, REMOTE, Limits, OpenFile
 from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
-from rmqtx.readers.storage.runs import LOCAL, REMOTE, Limits
 
 #: Length, magic code and own offset at the begin of a record.
 _RECORD_HEAD = struct.Struct(">iI20xq")

@@ -35,8 +35,7 @@ from rmqtx.readers.model.releases import (
     Version,
 )
 from rmqtx.readers.store.checkpoint import checkpoint_values
-from rmqtx.readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
-from rmqtx.readers.store.fastjson import read_config, read_text
+from rmqtx.readers.store.fastjson import ChosenCursorFile, chosen_cursor_file, read_config, read_text
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
 from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store

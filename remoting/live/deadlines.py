@@ -11,9 +11,8 @@ from rmqtx.remoting.live.queues import OpsUnreadable, records
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import check_rules, check_settings, supposed_version
 from rmqtx.verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
-from rmqtx.verdicts.check.state import check_settings
 from rmqtx.verdicts.deadlines.predicting import predict_window, standing
 from rmqtx.verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
 from rmqtx.verdicts.model.verdict_inputs import CheckStop

@@ -41,8 +41,8 @@ from rmqtx.verdicts.audit.lookups import short_note, undecidable_findings, undec
 from rmqtx.verdicts.audit.place_search import PlaceWords
 from rmqtx.verdicts.audit.timeline import GroupCursor, RecordName, record_names
 from rmqtx.verdicts.causes.judging import Judging
-from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.model.marked_copies import MarkedCopies
+from rmqtx.verdicts.model.predicted import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.verdict_words import State

@@ -14,8 +14,7 @@ from rmqtx.readers.log.light_queues import PREFIX, light_queues, slot_offsets
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
-from rmqtx.readers.store.cursor_files import chosen_cursor_file
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import chosen_cursor_file, read_config
 from rmqtx.readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, OWN_ABORT, SCHEDULE_TOPIC, Store
 from rmqtx.readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from rmqtx.repairs.bundles.files import KeptSlots, PlannedFile, planned_queue

@@ -22,8 +22,7 @@ from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.cursor_files import chosen_cursor_file
-from rmqtx.readers.store.fastjson import parse
+from rmqtx.readers.store.fastjson import chosen_cursor_file, parse
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
@@ -37,7 +36,7 @@ from rmqtx.verdicts.model.predicted import READ_EVENTS, UNASKED_ENDS, WORDS
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.model.verdict_words import Advice, NextEvent, State
-from rmqtx.verdicts.simulation.starting_cursors import not_read
+from rmqtx.verdicts.simulation.next_start import not_read
 
 _TABLE = "offsetTable"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

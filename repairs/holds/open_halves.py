@@ -15,8 +15,7 @@ from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses
-from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
-from rmqtx.verdicts.check.state import check_settings
+from rmqtx.verdicts.check.check_rules import check_rules, check_settings, supposed_version
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.deadlines.predicting import from_real_cursor

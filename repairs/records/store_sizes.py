@@ -16,7 +16,7 @@ from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES
+from rmqtx.verdicts.startup.rules import DEFAULT_QUEUE_FILE_BYTES
 
 EXTENSION = "consumequeue_ext"
 #: Queues whose files are examined for their length.

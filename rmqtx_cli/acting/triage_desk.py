@@ -18,7 +18,7 @@ from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow
-from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx_cli.acting.plan_writing import say_refused
 from rmqtx_cli.options.asking import answered, typed
 from rmqtx_cli.options.next_commands import with_places

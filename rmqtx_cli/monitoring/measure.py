@@ -14,7 +14,7 @@ from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.causes.strengths import cause_counts
-from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx.verdicts.model.verdict_words import State

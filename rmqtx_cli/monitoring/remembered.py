@@ -14,7 +14,7 @@ from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.verdicts.causes.strengths import cause_counts
-from rmqtx.verdicts.deadlines.deadline import is_open_row
+from rmqtx.verdicts.model.predicted import is_open_row
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
 from rmqtx_cli.monitoring.numbers import ENDED, Causes, Memory, Numbers, Place

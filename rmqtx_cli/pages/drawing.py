@@ -13,7 +13,7 @@ from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
+from rmqtx.verdicts.model.predicted import Deadline, deadline_of
 from rmqtx.verdicts.model.verdict_words import State, advice_sentence
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx_cli.output.page import write_lines

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from rmqtx.readers.cursors import rocksdb_cursors
+from rmqtx.readers.cursors import cursors
 from rmqtx.readers.index import index
 from rmqtx.readers.log import dledger, record_layout
 from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
@@ -108,7 +108,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
     record_layout, consume_queue, consume_queue_extension, index, checkpoint, state_table, redo_log, rocksdb_queues,
-    rocksdb_transactions, rocksdb_cursors, dledger,
+    rocksdb_transactions, cursors, dledger,
 )  # fmt: skip
 
 #: Where structures of the wire are declared.

@@ -20,7 +20,7 @@ from rmqtx_cli.words.times import duration_text, time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqtx.verdicts.deadlines.deadline import Deadline
+    from rmqtx.verdicts.model.predicted import Deadline
     from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 _NAMED_MAX = 3

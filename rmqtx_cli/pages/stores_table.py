@@ -8,8 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.cursors.rocksdb_cursors import cursor_databases
+from rmqtx.readers.cursors.cursors import check_cursors, cursor_databases
 from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, SeenDesign, are_before_half_topics, designs_of
 from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
@@ -28,9 +27,8 @@ from rmqtx.verdicts.audit.log_copies import glance_at_copies
 from rmqtx.verdicts.check.state import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
-from rmqtx.verdicts.deadlines.possible_starts import refused_by_all
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
-from rmqtx.verdicts.simulation.starting_cursors import still_beyond
+from rmqtx.verdicts.simulation.next_start import refused_by_all, still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.of_old_stores import has_only_prepared
 from rmqtx_cli.words.text import count, escaped, size

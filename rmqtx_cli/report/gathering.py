@@ -18,7 +18,7 @@ from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.audit.timeline import TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import CauseRow, Diagnosis, diagnosed_each
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
-from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
+from rmqtx.verdicts.model.predicted import Deadline, deadline_of
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.order_of_harm import Harms

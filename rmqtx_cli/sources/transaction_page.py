@@ -6,7 +6,7 @@ import time
 from typing import IO, TYPE_CHECKING
 
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
-from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx_cli.pages.drawing import Known, PageForm, draw
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ import pytest
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.store.store import open_store
-from rmqtx.verdicts.check.check_rules import Action, CheckRules, Round, check_rules
+from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round
-from rmqtx.verdicts.check.state import CheckSettings, CheckState
+from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY

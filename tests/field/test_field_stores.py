@@ -23,8 +23,8 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.window import check_window
-from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.predicted import open_rows
 from rmqtx.verdicts.verify.verify import FULL
 from tests.conftest import MOMENT
 from tests.field import field_stores, right

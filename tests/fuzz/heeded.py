@@ -22,7 +22,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
-from rmqtx.verdicts.deadlines.deadline import open_rows
+from rmqtx.verdicts.model.predicted import open_rows
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.forge.stores import settings_of

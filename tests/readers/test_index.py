@@ -15,8 +15,7 @@ from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.model.java_hashes import column_key_hashes, java_hash, key_hashes
-from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.runs import LOCAL
+from rmqtx.readers.storage.open_file import LOCAL, OpenFile
 from rmqtx.readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import FileChanged
-from rmqtx.readers.storage.open_file import OpenFile
-from rmqtx.readers.storage.runs import Limits, portions
+from rmqtx.readers.storage.open_file import Limits, OpenFile, portions
 
 _PLACES = st.lists(st.tuples(st.integers(0, 900), st.integers(1, 100)), max_size=40)
 

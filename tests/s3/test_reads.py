@@ -16,7 +16,7 @@ from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage import remote_handles
-from rmqtx.readers.storage.runs import portions
+from rmqtx.readers.storage.open_file import portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.lookups import pending

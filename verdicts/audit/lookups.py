@@ -34,12 +34,12 @@ from rmqtx.verdicts.audit.message_ids import not_found, stores_of_message_id
 from rmqtx.verdicts.audit.place_search import PlaceSearch
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.check.check_rules import supposed_version
-from rmqtx.verdicts.deadlines.deadline import is_open_row, open_rows
 from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of, future_findings
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
+from rmqtx.verdicts.model.predicted import is_open_row, open_rows
 from rmqtx.verdicts.model.reading import VerdictReading, undecidable_words
 from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from rmqtx.verdicts.model.witnesses import Witnesses

@@ -1,4 +1,4 @@
-"""The rules of the broker's check of half messages: what differs between versions, as data, and the tests of its loop.
+"""The rules of the broker's check of half messages: what differs between versions, its settings, the tests of its loop.
 
 The tests are about one half message that no op has ended. They accept the numbers of one half, to play half by half
 (`half_queue_check.py`), or arrays, to calculate all open halves of a queue at once (`discard_rounds.py`). A truth is a
@@ -33,7 +33,7 @@ from rmqtx.readers.model.releases import (
     dotted,
 )
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy
+from rmqtx.verdicts.check.state import CheckState, HalfCopy
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
 _SLEEP_WITHOUT_OPS_MS = 1_000
@@ -83,6 +83,25 @@ def check_rules(version: Version) -> CheckRules:
         writes_discard_copy=DISCARD_COPY.holds(version),
         ends_properties=not LAST_END_LEFT_OUT.holds(version),
         overflow_to_begin=OVERFLOW_TO_BEGIN.holds(version),
+    )
+
+
+class CheckSettings(NamedTuple):
+    """The settings that the check uses. Units: milliseconds."""
+
+    time_out_ms: int
+    check_max: int
+    interval_ms: int
+    reserved_ms: int
+
+
+def check_settings(settings: BrokerSettings) -> CheckSettings:
+    """Return the check settings of a broker."""
+    return CheckSettings(
+        settings.transaction_time_out_ms,
+        settings.transaction_check_max,
+        max(0, settings.transaction_check_interval_ms),  # a latch that waits a negative time does not wait
+        settings.file_reserved_time_ms,
     )
 
 

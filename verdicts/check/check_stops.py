@@ -28,9 +28,9 @@ from rmqtx.readers.rocksdb.database_slots import slots_after_start
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
-from rmqtx.verdicts.check.check_rules import Action, CheckRules, Stop, check_rules
+from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Stop, check_rules, check_settings
 from rmqtx.verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
-from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
+from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX
 from rmqtx.verdicts.check.stored_records import StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
 from rmqtx.verdicts.model.verdict_inputs import CheckStop

@@ -17,6 +17,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from rmqtx.verdicts.check.check_rules import (
     Action,
     CheckRules,
+    CheckSettings,
     CheckStep,
     Round,
     Stop,
@@ -28,7 +29,7 @@ from rmqtx.verdicts.check.check_rules import (
     wait_for_ops_ms,
 )
 from rmqtx.verdicts.check.slots import SlotRead
-from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
+from rmqtx.verdicts.check.state import CheckState, HalfCopy, Op, Undispatched
 
 ROUND_LIMIT_MS = 60_000
 OPS_PER_PULL = 32

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from rmqtx.verdicts.check.check_rules import Action, CheckRules, Round, Stop
+from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, Stop
 from rmqtx.verdicts.check.half_queue_check import play_rounds
-from rmqtx.verdicts.check.state import CheckSettings, CheckState, Op, OpWindow
+from rmqtx.verdicts.check.state import CheckState, Op, OpWindow
 
 _ROUNDS_MAX = 32
 _NOT_READ = (Action.ENDED, Action.UNREADABLE, Action.SKIPPED)

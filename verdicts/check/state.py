@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
-from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.verdicts.check.slots import SlotRead
 
 #: A message with properties longer than their two-byte length field allows is refused.
@@ -173,25 +172,6 @@ class CheckState:
         if found is None:
             return self.halves.copy_at(queue_offset)
         return None if found.is_spoiled else found
-
-
-class CheckSettings(NamedTuple):
-    """The settings that the check uses. Units: milliseconds."""
-
-    time_out_ms: int
-    check_max: int
-    interval_ms: int
-    reserved_ms: int
-
-
-def check_settings(settings: BrokerSettings) -> CheckSettings:
-    """Return the check settings of a broker."""
-    return CheckSettings(
-        settings.transaction_time_out_ms,
-        settings.transaction_check_max,
-        max(0, settings.transaction_check_interval_ms),  # a latch that waits a negative time does not wait
-        settings.file_reserved_time_ms,
-    )
 
 
 def half_lag(next_offset: int | None, end_offset: int | None) -> int | None:

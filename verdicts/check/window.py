@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules
-from rmqtx.readers.log.property_crcs import word_crc_findings
+from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules, word_crc_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
@@ -19,7 +18,7 @@ from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_que
 from rmqtx.readers.rocksdb.database_slots import DatabaseSlots, UnknownSlots, slots_after_start
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
-from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.check_rules import CheckRules, CheckSettings
 from rmqtx.verdicts.check.slots import (
     NEVER_READABLE,
     CheckedSlots,
@@ -34,7 +33,7 @@ from rmqtx.verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from rmqtx.verdicts.check.state import CheckSettings, CheckState, FirstFile, Undispatched
+from rmqtx.verdicts.check.state import CheckState, FirstFile, Undispatched
 from rmqtx.verdicts.check.stored_records import (
     ABSENT,
     StoredHalves,

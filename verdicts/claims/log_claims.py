@@ -193,7 +193,7 @@ def rocksdb_table_claims(store: Store) -> Iterator[LogClaim]:
     Raises: UnreadableFile, MissingLibrary.
     """
     may_have = store.has("consumequeue", ROCKSDB_HALF_TOPIC) or store.has_rocksdb_queues
-    if not has_entries(store) or not may_have:
+    if not may_have or not has_entries(store):
         return
     with open_database(store, ROCKSDB_DIRECTORY) as database:
         value = database.get(FAMILY, LAST_OFFSET)

@@ -27,12 +27,12 @@ from rmqtx.readers.store.store import (
     Store,
 )
 from rmqtx.verdicts.compared.queue_claims import unread_op_queues
-from rmqtx.verdicts.startup.findings import dispatched_findings, not_predictable
+from rmqtx.verdicts.startup.findings import dispatched_findings
 from rmqtx.verdicts.startup.log_walk import LogWalk
 from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts, recovered
 from rmqtx.verdicts.startup.recovery import OtherQueues, loaded_log, recover_queues, start_file
-from rmqtx.verdicts.startup.rules import rules_of
+from rmqtx.verdicts.startup.rules import not_predictable, rules_of
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
 #: Codes of findings about lost bytes of the log.

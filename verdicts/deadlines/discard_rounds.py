@@ -14,6 +14,7 @@ import numpy as np
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.verdicts.check.check_rules import (
     CheckRules,
+    CheckSettings,
     is_expired,
     is_spent,
     is_stored_since,
@@ -21,7 +22,6 @@ from rmqtx.verdicts.check.check_rules import (
     is_younger,
     wait_for_ops_ms,
 )
-from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 
 

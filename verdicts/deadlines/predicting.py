@@ -30,8 +30,10 @@ from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import (
     CheckRules,
+    CheckSettings,
     Stop,
     check_rules,
+    check_settings,
     is_stored_since,
     is_waited_for,
     supposed_version,
@@ -39,7 +41,7 @@ from rmqtx.verdicts.check.check_rules import (
 )
 from rmqtx.verdicts.check.check_stops import stopping_versions
 from rmqtx.verdicts.check.slots import half_queues
-from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
+from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import (
     CheckWindow,
@@ -50,7 +52,6 @@ from rmqtx.verdicts.check.window import (
     refuted_check_max,
 )
 from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
-from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from rmqtx.verdicts.model.predicted import (
     ASSUMED,
     ASSUMED_SETTINGS,
@@ -79,7 +80,7 @@ from rmqtx.verdicts.model.predicted import (
     no_numbers,
 )
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
-from rmqtx.verdicts.simulation.starting_cursors import starting_cursors
+from rmqtx.verdicts.simulation.next_start import differing_starts, refused_by_all, starting_cursors
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.commit_log import last_with_data, scan_segments
-from rmqtx.readers.log.property_crcs import word_crc_findings
+from rmqtx.readers.log.header_rules import word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import WINDOW_BYTES, SegmentScan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rmqtx.readers.index.index import ENTRY, IndexFile
-from rmqtx.readers.storage.runs import REMOTE, REMOTE_PART_BYTES
+from rmqtx.readers.storage.open_file import REMOTE, REMOTE_PART_BYTES
 
 #: What is fetched of a place by itself, in bytes: one record, in whole blocks of the cache.
 _PLACE_BYTES = 8 << 10

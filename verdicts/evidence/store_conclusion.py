@@ -40,7 +40,7 @@ from rmqtx.verdicts.missing.hidden_records import bounded
 from rmqtx.verdicts.missing.missing_ranges import missing_bytes
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.marked_copies import SeenCopies
-from rmqtx.verdicts.simulation.starting_cursors import still_beyond
+from rmqtx.verdicts.simulation.next_start import still_beyond
 from rmqtx.verdicts.startup.log_cut import damage_read, log_cut
 from rmqtx.verdicts.startup.queues import QueueFacts
 

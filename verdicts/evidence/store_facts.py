@@ -40,7 +40,7 @@ from rmqtx.verdicts.model.verdict_inputs import (
     StoreView,
     idle_ops,
 )
-from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
+from rmqtx.verdicts.simulation.next_start import known_start, starting_findings
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
 FLUSH_LAG_MS_MAX = 10_000

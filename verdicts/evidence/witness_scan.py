@@ -17,11 +17,17 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import crc_findings
 from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, break_any_rule, broken_rules
+from rmqtx.readers.log.header_rules import (
+    RECORD_RULES,
+    STATE_RULES,
+    break_any_rule,
+    broken_rules,
+    have_property_crc,
+    word_crc_findings,
+)
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.op_messages import marks_of, op_findings
 from rmqtx.readers.log.prepared_records import OldRecords
-from rmqtx.readers.log.property_crcs import have_property_crc, word_crc_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.log.splits import Split

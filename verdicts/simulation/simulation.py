@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any
 
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN
-from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckStep, Round, Stop
+from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, CheckStep, Round, Stop
 from rmqtx.verdicts.check.half_queue_check import play_rounds
-from rmqtx.verdicts.check.state import CheckSettings, first_read
+from rmqtx.verdicts.check.state import first_read
 from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event

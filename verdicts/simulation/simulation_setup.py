@@ -15,10 +15,9 @@ from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN as HALF_TOPICS
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
-from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, check_settings, supposed_version
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.slots import half_queues
-from rmqtx.verdicts.check.state import check_settings
 from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_max_finding, check_window, first_round_ms
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
@@ -26,9 +25,9 @@ from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.index_ids import contradicted_ids
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
+from rmqtx.verdicts.simulation.next_start import CursorsAtStart, starting_cursors, still_beyond
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
-from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors, still_beyond
 from rmqtx.verdicts.startup.findings import by_some_versions
 from rmqtx.verdicts.startup.log_cut import scanned_cuts, scanned_damage
 from rmqtx.verdicts.startup.rules import possible_rules

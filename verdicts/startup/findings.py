@@ -24,7 +24,7 @@ from rmqtx.verdicts.startup.losses import amount, skipped_meaning
 from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
 from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, predict_start
 from rmqtx.verdicts.startup.refusals import refusals
-from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
+from rmqtx.verdicts.startup.rules import RecoveryRules, not_predictable, possible_rules
 
 #: The most queues with findings of one kind.
 _QUEUES_MAX = 100
@@ -96,19 +96,6 @@ def by_some_versions(finding: Finding, names: Sequence[str]) -> Finding:
     known = finding.meaning or finding.kind.meaning
     some = f"not every version does this, but for example {', '.join(names)}; add --broker-version"
     return replace(finding, meaning=f"{known} ({some})")
-
-
-def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
-    """Return why the start cannot be predicted; None if it can."""
-    if store.has_rocksdb_queues:
-        return "the consume queues are in RocksDB"
-    if rust_mark(store) is not None:
-        return "the broker is rocketmq-rust, whose starts are not predicted"
-    if conf.get("duplicationEnable") == "true":
-        return "duplicationEnable=true: the start depends on the confirmed offset"
-    if store.has("epochFileCheckpoint"):
-        return "a controller decides which part of its log is valid"
-    return None
 
 
 def _is_dledger(store: Store, conf: Mapping[str, str]) -> bool:

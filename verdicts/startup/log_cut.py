@@ -16,10 +16,9 @@ from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
-from rmqtx.verdicts.startup.findings import not_predictable
 from rmqtx.verdicts.startup.log_walk import walk_log
 from rmqtx.verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
-from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
+from rmqtx.verdicts.startup.rules import RecoveryRules, not_predictable, rules_of
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
 _NO_ROWS = np.empty((0, 2), np.int64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqtx.readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
+from rmqtx.readers.log.header_rules import PROPERTY_CRC, PROPERTY_CRC_BYTES
 from rmqtx.readers.log.record_layout import (
     BLANK,
     HEADER_BYTES_MAX,

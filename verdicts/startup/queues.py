@@ -24,8 +24,7 @@ from rmqtx.readers.queues.slot_files import QueueName, QueuePart, SlotFiles
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
 from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.verdicts.startup.loading import loaded
-from rmqtx.verdicts.startup.rules import RecoveryRules
+from rmqtx.verdicts.startup.rules import RecoveryRules, loaded
 
 #: The last files of a queue that a start reads. Source: store/ConsumeQueue.java recover.
 QUEUE_FILES_READ = 3

@@ -15,7 +15,6 @@ from rmqtx.readers.queues.slot_files import topic_text
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
 from rmqtx.verdicts.startup.queues import (
     QueueFacts,
@@ -29,7 +28,15 @@ from rmqtx.verdicts.startup.queues import (
     recovered,
 )
 from rmqtx.verdicts.startup.refusals import empty_file_refusals, refusals
-from rmqtx.verdicts.startup.rules import RecoveryRules
+from rmqtx.verdicts.startup.rules import (
+    RecoveryRules,
+    entries,
+    left_out,
+    loaded,
+    log_directories,
+    log_file_bytes,
+    queue_file_bytes,
+)
 
 #: The last files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
 FILES_BACK = 3

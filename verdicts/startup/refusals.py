@@ -14,9 +14,8 @@ from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
 from rmqtx.verdicts.startup.queues import QueueFate
-from rmqtx.verdicts.startup.rules import RecoveryRules
+from rmqtx.verdicts.startup.rules import RecoveryRules, entries, log_directories, log_file_bytes, queue_file_bytes
 
 #: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")

@@ -24,8 +24,7 @@ from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.startup.dledger_log import committed_offset, queues_cut_at
-from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
-from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES, queue_file_bytes
+from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings
 from rmqtx.verdicts.startup.log_walk import BLANK_OK, LogWalk, check_record
 from rmqtx.verdicts.startup.queues import (
     QUEUE_FILES_READ,
@@ -37,7 +36,13 @@ from rmqtx.verdicts.startup.queues import (
     recovered,
 )
 from rmqtx.verdicts.startup.recovery import OtherQueues, loaded_log, recover_queues, start_file
-from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
+from rmqtx.verdicts.startup.rules import (
+    DEFAULT_QUEUE_FILE_BYTES,
+    RecoveryRules,
+    not_predictable,
+    queue_file_bytes,
+    rules_of,
+)
 
 _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)

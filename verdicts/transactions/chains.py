@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.header_doubts import has_port
+from rmqtx.readers.log.header_rules import has_port
 from rmqtx.readers.log.op_messages import as_marks, is_rocksdb_mark
 from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK

@@ -11,10 +11,9 @@ import pyarrow as pa
 from rmqtx.readers.log import compression
 from rmqtx.readers.log.commit_log import crc_findings
 from rmqtx.readers.log.dledger import EntryHeaders
-from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules
+from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules, property_crc_findings
 from rmqtx.readers.log.op_messages import marks_of, op_findings, ops_of
 from rmqtx.readers.log.prepared_records import OldRecords
-from rmqtx.readers.log.property_crcs import property_crc_findings
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.log.segment_scan import SegmentScan, Span

@@ -49,7 +49,7 @@ from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings, still_beyond
+from rmqtx.verdicts.simulation.next_start import known_start, starting_findings, still_beyond
 from rmqtx.verdicts.startup.findings import start_findings
 from rmqtx.verdicts.startup.recovery import LogFacts
 from rmqtx.verdicts.verify.index_entries import IndexComparison

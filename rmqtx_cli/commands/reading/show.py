@@ -17,7 +17,7 @@ from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.causes.strengths import with_causes
-from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.look import PageOptions, ShowCommand

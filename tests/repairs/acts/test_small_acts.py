@@ -25,8 +25,7 @@ from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.records.record_writer import writing_rules
-from rmqtx.verdicts.check.check_rules import check_rules
-from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules
 from rmqtx.verdicts.check.window import check_window
 from tests.forge import damage
 from tests.forge.logs import Forge

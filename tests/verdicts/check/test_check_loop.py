@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 
 from rmqtx.readers.model.releases import Version
-from rmqtx.verdicts.check.check_rules import Action, CheckStep, Round, Stop, check_rules
+from rmqtx.verdicts.check.check_rules import Action, CheckSettings, CheckStep, Round, Stop, check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round, play_rounds
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
-from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
+from rmqtx.verdicts.check.state import CheckState, HalfCopy, Op
 from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.simulation.simulation import Outcome
 

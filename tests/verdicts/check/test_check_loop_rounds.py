@@ -13,9 +13,9 @@ import pytest
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.releases import parse_version
-from rmqtx.verdicts.check.check_rules import Action, CheckRules, Round, check_rules
+from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round
-from rmqtx.verdicts.check.state import CheckSettings, CheckState
+from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import corpus
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC

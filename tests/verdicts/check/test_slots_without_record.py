@@ -10,10 +10,9 @@ import numpy as np
 
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
-from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, passed_slots, slot_reads
-from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
 from tests.forge.damage import SLOT_BYTES, queue_files, write_bytes

@@ -20,13 +20,11 @@ from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules, check_settings, supposed_version
 from rmqtx.verdicts.check.check_stops import check_stops
-from rmqtx.verdicts.check.state import CheckSettings, check_settings
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, check_window
 from rmqtx.verdicts.deadlines import predicting
-from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.predicting import from_real_cursor, played, predict_from_files, predict_window, standing
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
@@ -41,6 +39,7 @@ from rmqtx.verdicts.model.predicted import (
     UNREAD_LOG,
     Event,
     Prediction,
+    deadline_of,
 )
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_tables import transaction_rows

@@ -15,11 +15,10 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
-from rmqtx.verdicts.check.check_rules import Action, check_rules, supposed_version
+from rmqtx.verdicts.check.check_rules import Action, CheckSettings, check_rules, check_settings, supposed_version
 from rmqtx.verdicts.check.half_queue_check import play_rounds
-from rmqtx.verdicts.check.state import CheckSettings, HalfCopy, check_settings
+from rmqtx.verdicts.check.state import HalfCopy
 from rmqtx.verdicts.check.window import check_window, next_round_ms
-from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.predicting import predict_from_files
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
@@ -33,6 +32,7 @@ from rmqtx.verdicts.model.predicted import (
     Event,
     Prediction,
     Why,
+    deadline_of,
 )
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_tables import transaction_rows

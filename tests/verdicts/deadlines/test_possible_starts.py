@@ -11,8 +11,8 @@ import pytest
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.verdicts.deadlines import possible_starts
-from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
+from rmqtx.verdicts.simulation import next_start
+from rmqtx.verdicts.simulation.next_start import differing_starts, refused_by_all
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.forge.stores import copy_of
@@ -83,7 +83,7 @@ def test_releases_whose_starts_differ_are_all_played(tmp_path: Path, monkeypatch
     assert len(found) > 1
     assert found == sorted(found)
     assert len(differing_starts(store, between(store, (5, 3, 3), (5, 3, 3)))) <= 1
-    monkeypatch.setattr(possible_starts, "is_bundle", lambda _: True)
+    monkeypatch.setattr(next_start, "is_bundle", lambda _: True)
     assert differing_starts(store, between(store, (5, 3, 3), (5, 5, 0))) == []
 
 

@@ -19,7 +19,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.claims.log_agreement import broken_join
-from rmqtx.verdicts.deadlines.deadline import open_rows
+from rmqtx.verdicts.model.predicted import open_rows
 from tests.forge.damage import flip_byte, log_files, queue_files, records_in
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow

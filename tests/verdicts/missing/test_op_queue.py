@@ -12,8 +12,8 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
-from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.predicted import open_rows
 from tests.conftest import MOMENT
 from tests.field import field_stores
 from tests.forge.damage import queue_files

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
-from rmqtx.verdicts.check.check_rules import check_rules
-from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules
 from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated

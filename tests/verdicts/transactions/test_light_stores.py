@@ -13,9 +13,9 @@ from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import Action
+from rmqtx.verdicts.simulation.next_start import starting_cursors, starting_findings
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks, with_cursors
-from rmqtx.verdicts.simulation.starting_cursors import starting_cursors, starting_findings
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 

@@ -18,8 +18,8 @@ from rmqtx.repairs.acts import carry_out
 from rmqtx.repairs.acts.wait_for_effect import prove
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
-from rmqtx.verdicts.deadlines.deadline import open_rows
 from rmqtx.verdicts.ends.taken_numbers import shared_ranges
+from rmqtx.verdicts.model.predicted import open_rows
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
