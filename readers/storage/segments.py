@@ -119,31 +119,28 @@ class SegmentedLog:
 
     def segment_at(self, offset: int) -> Segment | None:
         """Return the segment with the byte at an offset; None if no file has it."""
-        number = bisect.bisect_right(self._bases, offset) - 1
-        if number < 0 or offset >= self.segments[number].end_offset:
-            return None
-        return self.segments[number]
+        number = self._number_at(offset)
+        return None if number is None else self.segments[number]
 
     def read(self, offset: int, length_bytes: int) -> bytes:
         """Return the bytes from an offset on; fewer if the segment ends before, none if no file has the offset.
 
         Raises: FileChanged, UnreadableFile.
         """
-        file = self.file_at(offset)
-        return b"" if file is None else file.read(offset - self._base_at(offset), length_bytes)
+        number = self._number_at(offset)
+        return b"" if number is None else self._opened(number).read(offset - self._bases[number], length_bytes)
 
     def file_at(self, offset: int) -> OpenFile | None:
         """Return the open file with the byte at an offset; None if no file has it. It is closed with the log.
 
         Raises: UnreadableFile.
         """
-        number = bisect.bisect_right(self._bases, offset) - 1
-        if number < 0 or offset >= self.segments[number].end_offset:
-            return None
-        return self._opened(number)
+        number = self._number_at(offset)
+        return None if number is None else self._opened(number)
 
-    def _base_at(self, offset: int) -> int:
-        return self._bases[bisect.bisect_right(self._bases, offset) - 1]
+    def _number_at(self, offset: int) -> int | None:
+        number = bisect.bisect_right(self._bases, offset) - 1
+        return None if number < 0 or offset >= self.segments[number].end_offset else number
 
     def segments_of(self, offsets: Int64s) -> Iterator[tuple[Segment, slice]]:
         """Return which segment has the bytes at offsets, for stretches of offsets; offsets in no file are left out."""

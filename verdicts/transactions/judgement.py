@@ -27,6 +27,8 @@ from rmqtx.verdicts.transactions.missing_rule import MissingRule
 from rmqtx.verdicts.transactions.reason_codes import NO_CODE, NUMBERS
 from rmqtx.verdicts.transactions.shared_numbers import number_words
 
+#: The number of a reason code in REASONS, of each transaction.
+Codes = npt.NDArray[np.int8]
 _Words = npt.NDArray[np.object_]
 #: Transactions that a reason makes undecidable, its code, and the missing evidence, or that of each transaction.
 _Doubt = tuple[Bools, str, str | _Words]
@@ -45,7 +47,7 @@ class Judgement:
 
     found: FoundStates
     state: StateNumbers
-    undecidable_codes: npt.NDArray[np.int8]
+    undecidable_codes: Codes
     undecidable_what: _Words
     may_begin_earlier: Bools
     may_lack_op: Bools

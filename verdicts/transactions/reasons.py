@@ -15,8 +15,7 @@ from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.flags import lost_ops_words
 from rmqtx.verdicts.transactions.futures import Futures
-from rmqtx.verdicts.transactions.judgement import Judgement
-from rmqtx.verdicts.transactions.reason_choice import Codes
+from rmqtx.verdicts.transactions.judgement import Codes, Judgement
 from rmqtx.verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
 
 #: The clause for a flag after the sentence, in this order.
