@@ -46,10 +46,8 @@ class Broker:
         """Its value in the column `store`."""
         return f"{self.name}@{self.address}"
 
-    def _call(self, request: Request, *accepted: int, timeout_ms: int | None = None) -> Frame:
-        return self.client.call(
-            self.address, request, accepted=accepted or (ResponseCode.SUCCESS,), timeout_ms=timeout_ms
-        )
+    def _call(self, request: Request, *accepted: int) -> Frame:
+        return self.client.call(self.address, request, accepted=accepted or (ResponseCode.SUCCESS,))
 
     # -- facts about the broker ---------------------------------------------------------------------------------
 
@@ -213,7 +211,6 @@ class Broker:
 
     def end_transaction(
         self, *, producer_group: str, queue_offset: int, commit_log_offset: int, decision: int, transaction_id: str,
-        timeout_ms: int | None = None,
     ) -> Answer:
         """Decide a half copy: COMMIT or ROLLBACK. Sent once; not idempotent: a second commit delivers again.
 
@@ -226,28 +223,26 @@ class Broker:
             "commitOrRollback": decision, "fromTransactionCheck": True,  # else immunity is refused with 604 (5.1.1+)
             "msgId": transaction_id, "transactionId": transaction_id,
         }  # fmt: skip
-        return self._act(Request(RequestCode.END_TRANSACTION, fields), timeout_ms)
+        return self._act(Request(RequestCode.END_TRANSACTION, fields))
 
-    def send(
-        self, fields: Mapping[str, Value], body: bytes, timeout_ms: int | None = None
-    ) -> tuple[Answer, Mapping[str, str]]:
+    def send(self, fields: Mapping[str, Value], body: bytes) -> tuple[Answer, Mapping[str, str]]:
         """Send a message, once, and return the fields of the response too: `queueId`, `queueOffset` and `msgId`.
 
         Raises: Unreachable (nothing was sent), NoAnswer (unknown outcome: look it up before any other act).
         Source: client/impl/MQClientAPIImpl.java sendMessage; docs/formats/wire.md#requests.
         """
-        frame = self._once(Request(RequestCode.SEND_MESSAGE_V2, fields, body), timeout_ms)
+        frame = self._once(Request(RequestCode.SEND_MESSAGE_V2, fields, body))
         return Answer(frame.code, frame.remark), frame.fields
 
-    def resume_check(self, message_id: str, timeout_ms: int | None = None) -> Answer:
+    def resume_check(self, message_id: str) -> Answer:
         """Append a copy of a record to the half topic with its check count at 0. Each call appends another copy.
 
         Raises: Unreachable, NoAnswer (4.3.0 to 4.5.1 do not support the request and never answer).
         Source: docs/formats/half_and_op.md#resume.
         """
-        return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
+        return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}))
 
-    def update_config(self, values: Mapping[str, str], timeout_ms: int | None = None) -> Answer:
+    def update_config(self, values: Mapping[str, str]) -> Answer:
         """Set some settings of the running broker, which also writes all its settings into its configuration file.
 
         A value that the broker cannot parse is answered with 0 and ignored: read the settings back (`config`).
@@ -255,15 +250,15 @@ class Broker:
         Source: AdminBrokerProcessor.updateBrokerConfig, Configuration.update; docs/formats/wire.md#update-config.
         """
         body = "".join(f"{name}={value}\n" for name, value in values.items()).encode()
-        return self._act(Request(RequestCode.UPDATE_BROKER_CONFIG, body=body), timeout_ms)
+        return self._act(Request(RequestCode.UPDATE_BROKER_CONFIG, body=body))
 
-    def _act(self, request: Request, timeout_ms: int | None) -> Answer:
-        frame = self._once(request, timeout_ms)
+    def _act(self, request: Request) -> Answer:
+        frame = self._once(request)
         return Answer(frame.code, frame.remark)
 
-    def _once(self, request: Request, timeout_ms: int | None) -> Frame:
+    def _once(self, request: Request) -> Frame:
         try:
-            return self.client.answer(self.address, request, timeout_ms)
+            return self.client.answer(self.address, request)
         except BadFrame as error:  # the request was sent, and its response cannot be read
             raise NoAnswer(error.message, advice=error.advice) from error
 

@@ -106,7 +106,7 @@ def _short(remark: str | None) -> str:
 class Client:
     """Keeps one connection per address, opened when needed.
 
-    A request is sent once unless `is_repeatable` allows a second attempt; a decision is never sent twice.
+    A read may be sent twice (`call`), a request that changes something is sent once (`answer`).
     """
 
     def __init__(self, settings: RemotingSettings | None = None) -> None:
@@ -151,16 +151,13 @@ class Client:
         *,
         accepted: Container[int] = (ResponseCode.SUCCESS,),
         timeout_ms: int | None = None,
-        is_repeatable: bool = True,
     ) -> Frame:
-        """Send a request and return its response.
+        """Send a request that reads, again over a new connection if the first one was lost before the timeout; return
+        the response.
 
-        `accepted`: response codes that are answers. `is_repeatable`: a read, which is sent again over a new connection
-        if the first connection was lost before the timeout.
+        `accepted`: response codes that are answers.
         Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
-        if not is_repeatable:
-            return checked(self.answer(address, request, timeout_ms), request, address, accepted)
         end = time.monotonic() + (self.settings.timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
             frame = self.connection(address).call(request, timeout_ms)
@@ -171,12 +168,12 @@ class Client:
             frame = self.connection(address).call(request, left_ms)
         return checked(frame, request, address, accepted)
 
-    def answer(self, address: str, request: Request, timeout_ms: int | None = None) -> Frame:
+    def answer(self, address: str, request: Request) -> Frame:
         """Send a request that changes something, once, over a connection in recent use; return the response.
 
         Raises: Unreachable (nothing was sent), NoAnswer and BadFrame (unknown outcome).
         """
-        return self.connection(address, _IDLE_MS_MAX).call(request, timeout_ms)
+        return self.connection(address, _IDLE_MS_MAX).call(request)
 
     def _is_broken(self, address: str) -> bool:
         """Whether there was a connection that was lost."""

@@ -137,7 +137,7 @@ class Member:
         """End the connection; the broker then drops the member at once."""
         self._connection.close()
 
-    def send_half(self, message: Message, timeout_ms: int | None = None) -> Sent:
+    def send_half(self, message: Message) -> Sent:
         """Send a half message, once; consumers receive it only after a commit.
 
         Raises: Unreachable (nothing was sent), NoAnswer (it may be stored: look up its unique key), Refused.
@@ -145,12 +145,10 @@ class Member:
         marks = {"WAIT": "true", UNIQUE_KEY: message.unique_key, HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
         fields = _half_fields(self.groups[0], message, {**message.properties, **marks})
         request = Request(RequestCode.SEND_MESSAGE_V2, fields, message.body)
-        return sent(self._call(request, timeout_ms, STORED), message.unique_key)
+        return sent(self._call(request, STORED), message.unique_key)
 
-    def _call(
-        self, request: Request, timeout_ms: int | None = None, accepted: Container[int] = (ResponseCode.SUCCESS,)
-    ) -> Frame:
-        return checked(self._connection.call(request, timeout_ms), request, self.address, accepted)
+    def _call(self, request: Request, accepted: Container[int] = (ResponseCode.SUCCESS,)) -> Frame:
+        return checked(self._connection.call(request), request, self.address, accepted)
 
     def _take(self, frame: Frame) -> None:
         if frame.code != RequestCode.CHECK_TRANSACTION_STATE:
