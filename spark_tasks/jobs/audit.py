@@ -58,6 +58,7 @@ from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import Packs, Shared, in_tasks, packed, results, sizes_for
 from rmqtx.verdicts.audit.local_audit import tied_partitions
 from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.judging import Judging, report_begun, report_concluded, store_evidence
 from rmqtx.verdicts.evidence.copied_ranges import views_of
@@ -127,7 +128,7 @@ def _with_habits(reading: VerdictReading, taken: Iterator[pa.RecordBatch]) -> It
     for given in taken:
         batch, unread = without_unread(given)
         reading.add_findings(unread)
-        reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
+        reading.habits.update(habits_of(Evidence(pa.Table.from_batches([batch]), reading.evidence)))
         yield batch
 
 

@@ -5,11 +5,10 @@ What a group has is known only after its last transaction: counts are kept by gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.verdicts.causes.cause import NONE
@@ -18,7 +17,6 @@ from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.shared_groups import addressed, answers_by, members_of
 from rmqtx.verdicts.model.group_habits import Habits, Members
-from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 #: With fewer transactions a group does not show a habit.
 _TRANSACTIONS_MIN = 5
@@ -28,14 +26,13 @@ _TRANSACTIONS_MIN = 5
 GROUP_CAUSES = tuple(word for word, cause in CAUSES.items() if cause.contradicted is not None)
 
 
-def habits_of(rows: pa.Table, stores: Mapping[str, StoreEvidence], found: Evidence | None = None) -> Habits:
+def habits_of(found: Evidence) -> Habits:
     """Count the transactions that fit the causes of whole producer groups, and those that contradict them.
 
-    Shape: `rows` has NEEDED_COLUMNS; `found`: their evidence, if it is known. Habits of several tables add up.
+    Shape: the rows have NEEDED_COLUMNS. Habits of several tables add up.
     """
     habits = Habits()
-    if rows.num_rows and stores:
-        found = found or Evidence(rows, stores)
+    if found.count and found.stores:
         habits.add_members(members_of(found))
         for word in GROUP_CAUSES:
             cause = CAUSES[word]

@@ -69,24 +69,24 @@ class Judging:
         needed = {*(NEEDED_COLUMNS if self._has_causes else ()), *(NEEDED if self._shows_copies else ())}
         return judge(witnesses, self.views, {*self.columns, *needed})
 
-    def with_causes(self, rows: pa.Table, found: Evidence | None = None) -> pa.Table:
-        """Return judged rows with their causes, and the flag of those with a redelivered copy, in the columns.
+    def with_causes(self, rows: pa.Table) -> pa.Table:
+        """Return judged rows with their causes, and the flag of those with a redelivered copy, in the columns."""
+        return self._with_causes(Evidence(rows, self.evidence))
 
-        `found`: the evidence of the rows, if it is also used elsewhere.
-        """
-        result = strengths.with_causes(rows, self.evidence, found) if self._has_causes else rows
-        if self._shows_copies:
-            result = with_copies(result, self.copies)
-        return result.select([name for name in self.columns if name in result.schema.names])
-
-    def habits(self, rows: pa.Table, found: Evidence | None = None) -> Habits:
-        """Return what the producer groups of judged rows have in common, if causes are needed. `found`: see above."""
-        return habits_of(rows, self.evidence, found) if self._has_causes else Habits()
+    def habits(self, rows: pa.Table) -> Habits:
+        """Return what the producer groups of judged rows have in common, if causes are needed."""
+        return habits_of(Evidence(rows, self.evidence)) if self._has_causes else Habits()
 
     def with_causes_and_habits(self, rows: pa.Table) -> tuple[pa.Table, Habits]:
         """Return both; what is found out about the rows serves both."""
         found = Evidence(rows, self.evidence)
-        return self.with_causes(rows, found), self.habits(rows, found)
+        return self._with_causes(found), habits_of(found) if self._has_causes else Habits()
+
+    def _with_causes(self, found: Evidence) -> pa.Table:
+        result = strengths.with_causes(found) if self._has_causes else found.rows
+        if self._shows_copies:
+            result = with_copies(result, self.copies)
+        return result.select([name for name in self.columns if name in result.schema.names])
 
     @property
     def unread_traces(self) -> list[Finding]:

@@ -120,22 +120,19 @@ def cause_words() -> list[str]:
     return [f"{word}{mark}" for mark in _MARKS.values() for word in words]
 
 
-def with_causes(
-    rows: pa.Table, stores: Mapping[str, StoreEvidence], found: Evidence | None = None
-) -> pa.Table:
-    """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
+def with_causes(found: Evidence) -> pa.Table:
+    """Return the rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
 
-    Shape: `rows` has NEEDED_COLUMNS, and the column at its place, or gets it as the last one. It is null if the facts
-           of the stores are not given. `found`: the evidence of the rows, if it is known.
+    Shape: the rows have NEEDED_COLUMNS, and the column at its place, or get it as the last one. It is null if the facts
+           of the stores are not given.
     Order: causes that explain it first; then as registered.
     """
-    form = TRANSACTIONS.field("causes")
+    rows, form = found.rows, TRANSACTIONS.field("causes")
     if "causes" not in rows.schema.names:
         rows = rows.append_column(form, pa.nulls(rows.num_rows, form.type))
     place = rows.schema.get_field_index("causes")
-    if not stores or not rows.num_rows:
+    if not found.stores or not rows.num_rows:
         return rows.set_column(place, form, pa.nulls(rows.num_rows, form.type))
-    found = found or Evidence(rows, stores)
     words = cause_words()
     owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for one in applied(found):

@@ -22,6 +22,7 @@ from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.old_tables.beside_tables import may_have_rocksdb_halves
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.state_table import FILES as STATE_FILES
 from rmqtx.readers.queues.consume_queue import SLOT, Slots, are_filler, are_sound
@@ -192,8 +193,7 @@ def rocksdb_table_claims(store: Store) -> Iterator[LogClaim]:
     Every broker from 5.4.0 on has the database; it is opened if it may contain transactions.
     Raises: UnreadableFile, MissingLibrary.
     """
-    may_have = store.has("consumequeue", ROCKSDB_HALF_TOPIC) or store.has_rocksdb_queues
-    if not may_have or not has_entries(store):
+    if not may_have_rocksdb_halves(store) or not has_entries(store):
         return
     with open_database(store, ROCKSDB_DIRECTORY) as database:
         value = database.get(FAMILY, LAST_OFFSET)

@@ -16,6 +16,7 @@ from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
+from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -100,7 +101,7 @@ class _TransactionPage:
         causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
         if is_page:
-            table = with_causes(rows, reading.evidence) if len(found) > 1 else rows
+            table = with_causes(Evidence(rows, reading.evidence)) if len(found) > 1 else rows
         else:
             table = with_events(found, places, schema, reading.predicted, causes, logged)
         texts = self._bodies(found, source)

@@ -19,7 +19,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.judging import store_evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, have_causes, with_causes
@@ -214,7 +214,7 @@ def test_the_column_and_the_table_of_causes_are_one_decision(name: str) -> None:
     assert rows["causes"].null_count == 0
     for row in rows.to_pylist():  # a batch of one transaction, as any other
         alone = pa.Table.from_pylist([row | {"causes": None}], rows.schema)
-        assert with_causes(alone, reading.evidence)["causes"].to_pylist() == [row["causes"]]
+        assert with_causes(Evidence(alone, reading.evidence))["causes"].to_pylist() == [row["causes"]]
         assert have_causes(alone.drop_columns(["causes"]), reading.evidence) == bool(row["causes"])
 
 
