@@ -61,7 +61,9 @@ def run(options: PendingCommand) -> int:
         times.refuse_past(opened.stores)
         reading = opened.pending(at_ms=times.at_ms, scan=options.asked.scan, with_causes="causes" in listing.needed)
         rows = reading.table()
-    _say_unknown_names(rows, options.asked, voice)
+    if options.asked.topic is not None or options.asked.group is not None:
+        named = {"--topic": ("topic", options.asked.topic), "--group": ("producer_group", options.asked.group)}
+        say_unknown_names(rows, named, voice)
     chosen = oldest_first(listing.fulfilling(_chosen(rows, options.asked, times)))
     for line in () if voice.quiet else _lines(rows, chosen, reading, opened, times):
         voice.note(line)
@@ -159,11 +161,6 @@ _HIDDEN = {
         ": the RocksDB table, which was not read, decides whether the broker checks them again",
     ),
 }
-
-
-def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:
-    named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
-    say_unknown_names(rows, named, voice)
 
 
 def _say_hidden(rows: pa.Table, voice: Voice) -> None:
