@@ -12,6 +12,7 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -191,6 +192,14 @@ class SegmentedLog:
         for opened in self._open.values():
             opened.close()
         self._open.clear()
+
+    def __enter__(self) -> SegmentedLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def is_dledger(directory: str) -> bool:

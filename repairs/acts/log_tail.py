@@ -278,11 +278,8 @@ class LogTail:
         if offset < self._store.log_begin_offset:  # the record has expired and cannot be compared
             return
         name = f"queue {queue_id} of {topic}"
-        log = SegmentedLog(self._store.commit_log)
-        try:
+        with SegmentedLog(self._store.commit_log) as log:
             block = block_at(log, offset)
-        finally:
-            log.close()
         if block is None:
             raise _contradiction(f"the last slot of {name} points at offset {offset}, which has no record")
         found = (block.topic_texts()[0].as_py(), int(block.header("queue_id")[0]), int(block.header("queue_offset")[0]))

@@ -59,12 +59,9 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
             advice=listing,
         )
     selection.findings = found
-    log = selection.store.log()
-    try:
+    with selection.store.log() as log:
         for one in found:
             _add_finding(selection, log, one)
-    finally:
-        log.close()
     offsets = [one.commit_log_offset for one in found if one.code == _OF_TWO_RECORDS]
     _add_records_in_front(selection, [offset for offset in offsets if offset is not None])
     if codes & _GROUP_CURSORS:

@@ -84,14 +84,11 @@ class Selection:
 
     def add_records(self, offsets: Iterable[int]) -> None:
         """Add the sound records at some commit-log offsets."""
-        log = self.store.log()
-        try:
+        with self.store.log() as log:
             for offset in sorted(set(offsets) - self.records.keys()):
                 block = block_at(log, offset)
                 if block is not None:
                     self.records[offset] = KeptRecord.of(block)
-        finally:
-            log.close()
 
     @property
     def every(self) -> Sequence[Transaction]:
@@ -209,12 +206,9 @@ def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:
 
 
 def _message_ids(store: Store, offsets: Iterable[int]) -> list[str]:
-    log = store.log()
-    try:
+    with store.log() as log:
         blocks = [block_at(log, offset) for offset in sorted(set(offsets))]
         return [block.message_ids().to_pylist()[0] for block in blocks if block is not None]
-    finally:
-        log.close()
 
 
 def _scanned(selection: Selection) -> list[SplitFacts]:
@@ -240,8 +234,7 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
         numbers = {mark.half_queue_offset for row in selection.every for mark in row.op_marks}
         finals = [one.final_offset for one in facts.misdirected_decisions if one.queue_offset in numbers]
         before = len(selection.records)
-        log = selection.store.log()
-        try:
+        with selection.store.log() as log:
             for offset in finals:
                 final = block_at(log, offset)
                 if final is None:
@@ -251,8 +244,6 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
                 for block in (final, block_at(log, named)):
                     if block is not None:
                         _bring(selection, block.message_ids().to_pylist()[0], settings_of)
-        finally:
-            log.close()
         if len(selection.records) == before:
             return
 

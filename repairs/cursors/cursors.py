@@ -251,15 +251,12 @@ def _unread_count(store: Store, move: Move) -> int:
     """Return how many half slots a cursor passes whose records would be in the log, and are in none of its files."""
     if move.topic != HALF_TOPIC:
         return 0
-    log = store.log()
-    try:
+    with store.log() as log:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             before = queue.min_offset if move.before is None else move.before
             offsets: list[int] = queue.read(before, move.after)[1].tolist()
         begin = store.commit_log[0].base_offset if store.commit_log else 0
         return sum(offset >= begin and log.segment_at(offset) is None for offset in offsets)
-    finally:
-        log.close()
 
 
 def _judged(

@@ -173,11 +173,8 @@ class FileSource:
 
     def record(self, store: str, commit_log_offset: int) -> bytes | None:
         """See `Source`."""
-        log = next(one for one in self.stores if one.root == store).log()
-        try:
+        with next(one for one in self.stores if one.root == store).log() as log:
             block = block_at(log, commit_log_offset)
-        finally:
-            log.close()
         if block is None:
             return None
         begin = int(block.starts[0])

@@ -150,11 +150,8 @@ class StoreTimelineSource:
 
     def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
         """Read from its log."""
-        log = self.store.log()
-        try:
+        with self.store.log() as log:
             blocks = [block_at(log, offset) for offset in offsets]
-        finally:
-            log.close()
         return {
             offset: name
             for block in blocks if block is not None for offset, name in record_names(block, self.settings).items()

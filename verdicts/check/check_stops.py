@@ -102,11 +102,8 @@ def stop_findings(store: Store, stops: Sequence[CheckStop]) -> Iterator[Finding]
     for stop in stops:
         whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
-        log = store.log()
-        try:
+        with store.log() as log:
             segment = None if stop.commit_log_offset is None else log.segment_at(stop.commit_log_offset)
-        finally:
-            log.close()
         yield Finding(
             store.root, "check-stopped", None if segment is None else segment.file,
             None if segment is None or stop.commit_log_offset is None else stop.commit_log_offset - segment.base_offset,
@@ -242,15 +239,12 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
     are read later than the log), in a bundle, and without any file of the log: what a start does then is another
     matter, and the missing log is reported.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         offset = _place_of(store, OP_TOPIC if stop.is_op else HALF_TOPIC, stop)
         is_absent = offset is not None and log.segment_at(offset) is None
         if is_absent and (store.in_use or not store.commit_log):
             return None
         block = None if offset is None else block_at(log, offset)
-    finally:
-        log.close()
     if offset is None and is_bundle(store):
         return None
     if offset is not None and is_absent:

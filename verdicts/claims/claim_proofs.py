@@ -72,11 +72,8 @@ def broken_claim(store: Store, claims: LogClaims, decoded: DecodedLog) -> LogCla
     For a store in use, claims count as far as its snapshot has files.
     Raises: SourceError if the log can no longer be read.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         return _broken(store, claims, decoded, log)
-    finally:
-        log.close()
 
 
 def _broken(store: Store, claims: LogClaims, decoded: DecodedLog, log: SegmentedLog) -> LogClaim | None:
@@ -126,8 +123,7 @@ def contradicted_claims(
     `holes`: offsets that are reported as lost, from the first to past the last. A damaged slot contradicts nothing.
     Raises: SourceError.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         inside = [
             claim for claim in broken_claims(store, claims, log)
             if claim.record_offset is not None
@@ -137,8 +133,6 @@ def contradicted_claims(
         return [
             claim for claim in inside if not _is_damaged_slot(store, claim) and not _is_of_older_log(store, claim, log)
         ]
-    finally:
-        log.close()
 
 
 def _is_damaged_slot(store: Store, claim: LogClaim) -> bool:
@@ -177,11 +171,8 @@ def broken_claim_findings(store: Store, claims: LogClaims) -> list[Finding]:
     For a log without files, every claim about a record is broken.
     Raises: SourceError.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         return contradiction(store, broken_claims(store, claims, log) if store.commit_log else claims.newest)
-    finally:
-        log.close()
 
 
 def contradiction(store: Store, broken: Sequence[LogClaim]) -> list[Finding]:

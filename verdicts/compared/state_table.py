@@ -243,8 +243,7 @@ class _TableComparison:
         )
 
     def _record_findings(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
-        log = self._store.log()
-        try:
+        with self._store.log() as log:
             for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "records"):
                 segment = log.segment_at(offset)
                 expected, actual = words(row)
@@ -254,8 +253,6 @@ class _TableComparison:
                     commit_log_offset=offset, expected=expected,
                     actual=f"{actual}{more}",
                 )
-        finally:
-            log.close()
 
     # -- redo entries --------------------------------------------------------------------------------------------------
 

@@ -97,8 +97,7 @@ def examined_ends(
     Damage: end-names-nothing, words-contradict, slot-mismatch.
     Raises: SourceError if a file that an end names can no longer be read.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         work = _Examination(store, log, unreadable_files, missing, damaged_halves)
         order = np.argsort(offsets, kind="stable")
         pairs = []
@@ -114,8 +113,6 @@ def examined_ends(
                 if offset not in settled:
                     work.examine(offset, named)
         return work.result()
-    finally:
-        log.close()
 
 
 def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) -> set[int]:

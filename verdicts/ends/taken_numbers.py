@@ -172,11 +172,8 @@ def _are_halves(store: Store, offsets: Int64s) -> Bools:
     """Which offsets are those of half messages."""
     wanted = np.unique(offsets[offsets >= 0])
     known = [_EMPTY]
-    log = store.log()
-    try:
+    with store.log() as log:
         known += [block.commit_log_offsets[block.topic_is(HALF_TOPIC)] for block in blocks_at(log, wanted)]
-    finally:
-        log.close()
     return np.isin(offsets, np.concatenate(known))
 
 

@@ -97,11 +97,8 @@ class LogFollower:
         place = self._place
         if place.digest is None:
             return
-        log = self.store.log()
-        try:
+        with self.store.log() as log:
             segment = log.segment_at(place.anchor)
-        finally:
-            log.close()
         writer, found = self._database.meta(self._writer_name), _signed(self.store, place.anchor)
         if found is not None and found.digest == place.digest:
             return
@@ -371,15 +368,12 @@ class _Sign:
 
 def _signed(store: Store, offset: int) -> _Sign | None:
     """Return the sign of the record at an offset; None without a record, or if its properties are not written yet."""
-    log = store.log()
-    try:
+    with store.log() as log:
         block = block_at(log, offset)
         if block is None or end_in_zeros(block)[0]:
             return None
         data = log.read(offset, int(block.lengths[0]))
         return _Sign(hashlib.blake2b(data, digest_size=16).hexdigest(), str(block.store_hosts()[0]))
-    finally:
-        log.close()
 
 
 def _writer(store: Store) -> str | None:
@@ -431,8 +425,7 @@ def unfound_late_slots(
 
     Raises: UnreadableFile, FileChanged, for the log.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         for topic in COMPARED_TOPICS:
             for slot in _late(store, topic, compared.get(topic), offset):
                 segment = log.segment_at(slot.commit_log_offset)
@@ -440,8 +433,6 @@ def unfound_late_slots(
                     continue
                 if topic != HALF_TOPIC or not is_shifted_slot(store, log, slot.queue_offset, slot.commit_log_offset):
                     yield slot, segment
-    finally:
-        log.close()
 
 
 def _late(store: Store, topic: str, first: int | None, offset: int) -> Iterator[UnfoundSlot]:

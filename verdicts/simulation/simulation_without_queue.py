@@ -172,11 +172,8 @@ def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iter
 
     Damage: table-slot-mismatch. A place without a record is reported where its values are read.
     """
-    log = store.log()
-    try:
+    with store.log() as log:
         blocks = list(blocks_at(log, np.unique(slots.offsets[is_open]).tolist()))
-    finally:
-        log.close()
     places = np.concatenate([np.empty(0, np.int64), *(block.commit_log_offsets for block in blocks)])
     prepared = OldRecords.joined(OldRecords.of_block(block) for block in blocks).prepared
     known = {
@@ -286,11 +283,8 @@ def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, in
     At a place without a record, what the broker checks is unknown.
     """
     store = found.store
-    log = store.log()
-    try:
+    with store.log() as log:
         blocks = list(blocks_at(log, offsets.tolist()))
-    finally:
-        log.close()
     table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
     for block in blocks:  # the header that identifies a record may be damaged
         halves = halves_of(block, store.root, JUDGED_HALVES)

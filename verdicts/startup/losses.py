@@ -60,12 +60,9 @@ def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
     """Return the effect of records that are missing in their queue."""
     counts: Counter[str] = Counter()
     ids: list[str] = []
-    log = store.log()
-    try:
+    with store.log() as log:
         for block in _blocks(log, rows[:_EXAMINED_MAX, 0].tolist()):
             _count(block, counts, ids)
-    finally:
-        log.close()
     if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
         return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
     more = f"; of {len(rows)} records, the first {_EXAMINED_MAX} were counted" if len(rows) > _EXAMINED_MAX else ""

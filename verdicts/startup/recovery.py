@@ -204,14 +204,11 @@ def _dispatch_all(
     store: Store, walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
     maximum: int, after: int,
 ) -> None:
-    log = SegmentedLog(tuple(walk.segments))
-    try:
+    with SegmentedLog(tuple(walk.segments)) as log:
         for fate in fates:
             dispatch(
                 fate, rules, log, _dispatched(store, walk, maximum, after, rules), walk.end_offset
             )
-    finally:
-        log.close()
 
 
 def loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:

@@ -191,14 +191,11 @@ def _are_misplaced(
     store: Store, files: Mapping[str, SlotFiles], records: Mapping[str, Int64s], log_end: int
 ) -> bool:
     """Whether a start may dispatch records with damaged own offsets: those behind the queues, or the first of one."""
-    log = store.log()
-    try:
+    with store.log() as log:
         behind = [rows[:, 0] for rows in records.values()]
         return any((own_offsets(log, places) != places).any() for places in behind) or any(
             has_misplaced_first(one, log, log_end) for one in files.values()
         )
-    finally:
-        log.close()
 
 
 def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:

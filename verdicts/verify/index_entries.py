@@ -326,8 +326,7 @@ class IndexComparison:
 
     def _wrong(self, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """Return the entries whose record is missing or has no key with their hash."""
-        log = self._store.log()
-        try:
+        with self._store.log() as log:
             wrong = []
             for entry in entries:
                 if entry[1] in self._reported_offsets:
@@ -339,8 +338,6 @@ class IndexComparison:
                 else:  # a search that was misled did not reach it
                     self._right.add(entry[1:])
             return wrong
-        finally:
-            log.close()
 
     def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
         log = self._store.log()

@@ -180,8 +180,7 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
 def _wrong_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:
     places = np.asarray(entries["half_commit_log_offset"])
     held = entries.filter(pa.array((places >= ranges.begin_offset) & ~ranges.is_damaged(places)))
-    log = store.log()
-    try:
+    with store.log() as log:
         for begin in range(0, held.num_rows, _KEYS_AT_ONCE):
             keys = held.slice(begin, _KEYS_AT_ONCE).to_pylist()
             blocks = list(blocks_at(log, [key["half_commit_log_offset"] for key in keys]))
@@ -197,8 +196,6 @@ def _wrong_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[
                 wanted = (ROCKSDB_HALF_TOPIC, key["topic"], key["transaction_id"], key["record_length_bytes"])
                 if key["transaction_id"] is not None and half != wanted:
                     yield _wrong_key(store, key, half)
-    finally:
-        log.close()
 
 
 def _wrong_key(store: Store, key: dict[str, object], half: tuple[object, ...] | None) -> Finding:
