@@ -12,7 +12,6 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -196,9 +195,7 @@ class SegmentedLog:
     def __enter__(self) -> SegmentedLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
