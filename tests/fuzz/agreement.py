@@ -21,7 +21,7 @@ import pyarrow as pa
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-from rmqtx.verdicts.deadlines.deadline import open_rows
+from rmqtx.verdicts.model.predicted import open_rows
 from tests.brokers import corpus
 from tests.forge.damage import MORE, RANDOM
 from tests.forge.stores import contents, copy_of
