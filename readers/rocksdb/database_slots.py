@@ -99,7 +99,11 @@ def _rows(queues: QueueDatabase, topic: str, queue_id: int) -> Iterator[Int64s]:
 
 
 def _joined(store: Store, topic: str, rows: Int64s) -> DatabaseSlots:
-    """Return the slots of rows (number, place, length); those of expired records at the begin do not count."""
+    """Return the slots of rows (number, place, length); those of expired records at the begin do not count, nor those
+    that a running broker has added since the log files were listed.
+    """
+    if store.in_use:
+        rows = rows[rows[:, 1] < store.log().end_offset]
     rows = rows[np.argmax(rows[:, 1] >= store.log_begin_offset):] if len(rows) else rows
     numbers, offsets, lengths = (np.ascontiguousarray(column) for column in rows.T)
     is_first = store.log_begin_offset > 0 or not len(rows) or int(numbers[0]) == 0

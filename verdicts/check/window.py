@@ -279,6 +279,8 @@ def _database_window(
     halves, ops = (slots[topic] for topic in (HALF_TOPIC, OP_TOPIC))
     half_cursor = halves.begin if half_cursor is None else half_cursor
     op_cursor = ops.begin if op_cursor is None else op_cursor
+    if store.in_use and (half_cursor > halves.end or op_cursor > ops.end):
+        raise UnknownSlots(f"{store.root}: its half queue is in RocksDB, and grows while it is read", file=store.root)
     half_slots, op_slots = _from_cursor(halves, half_cursor), _from_cursor(ops, op_cursor)
     op_read = _Records(OP_TOPIC, queue_id, op_slots)
     op_records = list(op_read.read(store, findings))
