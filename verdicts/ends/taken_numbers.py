@@ -27,7 +27,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.verdicts.missing.split_numbers import SplitNumbers, joined_numbers, last_half_offset
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers, is_shifted_slot, joined_numbers, last_half_offset
 from rmqtx.verdicts.model.verdict_inputs import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
@@ -144,7 +144,8 @@ def _has_slots(store: Store) -> bool:
 def _proven_slots(store: Store, misplaced: SplitNumbers) -> Int64s:
     """Return the slot of each half message that the slot with its number does not lead to.
 
-    UNKNOWN_SLOT: that slot cannot be used, or leads to no half message, and so may have led to this one: it is damaged.
+    UNKNOWN_SLOT: that slot cannot be used, or leads to no half message, or to one with another number although the
+    slots beside it are not shifted, and so may have led to this one: it is damaged.
     """
     numbers, slots = misplaced.numbers, misplaced.slots.copy()
     rows = np.flatnonzero(slots == NO_SLOT)
@@ -164,17 +165,22 @@ def _proven_slots(store: Store, misplaced: SplitNumbers) -> Int64s:
     except SourceError:
         return slots
     slots[inside[are_fillers]] = FILLER_SLOT
-    slots[inside[_are_halves(store, leads_to)]] = NO_SLOT
+    slots[inside[_are_taken(store, numbers[inside], leads_to)]] = NO_SLOT
     return slots
 
 
-def _are_halves(store: Store, offsets: Int64s) -> Bools:
-    """Which offsets are those of half messages."""
+def _are_taken(store: Store, numbers: Int64s, offsets: Int64s) -> Bools:
+    """Which slots lead to the half message that has their number, or are shifted; at each offset may be any record."""
     wanted = np.unique(offsets[offsets >= 0])
-    known = [_EMPTY]
+    own: dict[int, int] = {}
     with store.log() as log:
-        known += [block.commit_log_offsets[block.topic_is(HALF_TOPIC)] for block in blocks_at(log, wanted)]
-    return np.isin(offsets, np.concatenate(known))
+        for block in blocks_at(log, wanted):
+            halves = block.take(block.topic_is(HALF_TOPIC) & (block.header("queue_id") == 0))
+            own |= zip(halves.commit_log_offsets.tolist(), halves.header("queue_offset").tolist(), strict=True)
+        return np.array([
+            offset in own and (own[offset] == number or is_shifted_slot(store, log, number, offset))
+            for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)
+        ], np.bool_)  # fmt: skip
 
 
 def _settling_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> Int64s:

@@ -24,7 +24,9 @@ from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores, right
+from tests.forge.damage import write_bytes
 from tests.forge.logs import Forge
+from tests.forge.stores import copy_of, settings_of
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 from tests.verdicts.following import Followed
@@ -309,3 +311,20 @@ def test_a_refusal_names_the_place_where_the_half_message_can_be_appended(
     advised = rmqtx("rollback", lost_half, "--store", root, *act).err
     assert f"rmqtx resume {lost_half} --store {root}" in advised
     assert rmqtx("resume", lost_half, "--store", root, *act).status == 0
+
+
+@pytest.mark.parametrize("other", [0, 25, 40, 42], ids=lambda slot: f"slot {slot}")
+@pytest.mark.parametrize("name", ["codecs-5.5.0"])
+def test_a_damaged_slot_that_leads_to_another_half_message_loses_none(name: str, other: int, tmp_path: Path) -> None:
+    """Its half message has a slot of its own: the number of slot 41 is not taken, and a rebuilt queue leads to it."""
+    root = copy_of(name, tmp_path)
+    file = half_queue_file(root)
+    slots = file.read_bytes()
+    before = pending([open_store(root)], settings_of(name)).table().to_pylist()
+    assert 41 in {row["half_copies"][-1]["queue_offset"] for row in before}
+    write_bytes(file, 41 * 20, slots[other * 20 : other * 20 + 20])
+    reading = pending([open_store(root)], settings_of(name))
+    # The check may read what the slot leads to again, whatever was decided there.
+    after = [row["transaction_id"] for row in reading.table().to_pylist() if row["state"] == "PENDING"]
+    assert sorted(after) == sorted(row["transaction_id"] for row in before)
+    assert "slot-mismatch" in {finding.code for finding in reading.findings}
