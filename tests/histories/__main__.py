@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,16 @@ import pytest
 from tests.brokers import maven
 from tests.histories.machine import RELEASES
 from tests.histories.playing import Result, Stage, played
-from tests.histories.steps import ROCKSDB_RELEASES, drawn_history, small_count, small_history, with_rocksdb
+from tests.histories.steps import (
+    ROCKSDB_QUEUE_RELEASES,
+    ROCKSDB_RELEASES,
+    Step,
+    drawn_history,
+    small_count,
+    small_history,
+    with_rocksdb,
+    with_rocksdb_queues,
+)
 
 _CHUNK = 60
 #: A file system in memory; without it, temporary files are where they always are.
@@ -27,11 +37,11 @@ _IN_MEMORY = Path("/dev/shm")
 
 
 def chunk(
-    version: str, seeds: range, small_length: int | None, kept: Path | None, *, in_rocksdb: bool = False
+    version: str, seeds: range, small_length: int | None, kept: Path | None, changed: Callable[[Step], Step] | None
 ) -> Result:
     """Play some seeds on a release, or with `small_length` some histories of the small world.
 
-    `in_rocksdb`: the broker keeps transactions in RocksDB.
+    `changed`: makes another history of each, as of a broker that keeps transactions in RocksDB.
     """
     result = Result(version)
     histories = (
@@ -44,7 +54,7 @@ def chunk(
     ):
         # Each audit looks for what dead runs left beside its temporary folder, and /tmp can have thousands of names.
         patch.setattr(tempfile, "tempdir", home)
-        for history, found in played(stage, map(with_rocksdb, histories) if in_rocksdb else histories, kept):
+        for history, found in played(stage, histories if changed is None else map(changed, histories), kept):
             result.histories += 1
             result.counts += found.counts
             if found.differences:
@@ -60,10 +70,16 @@ def main() -> int:
     parser.add_argument("--small", type=int, metavar="STEPS", help="all histories of a small world with so many steps")
     parser.add_argument("--releases", nargs="+", choices=(*RELEASES, "5.4.0"))
     parser.add_argument("--rocksdb", action="store_true", help="transactions in RocksDB (5.4.0 and later)")
+    parser.add_argument("--rocksdb-queues", action="store_true", help="consume queues in RocksDB (5.2.0 and later)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="where the stores of histories that differ are kept")
     options = parser.parse_args()
-    options.releases = options.releases or (ROCKSDB_RELEASES if options.rocksdb else RELEASES)
+    known, changed = RELEASES, None
+    if options.rocksdb:
+        known, changed = ROCKSDB_RELEASES, with_rocksdb
+    elif options.rocksdb_queues:
+        known, changed = ROCKSDB_QUEUE_RELEASES, with_rocksdb_queues
+    options.releases = options.releases or known
     why_not = maven.why_not()
     if why_not is not None:
         print(f"no broker can be run: {why_not}", file=sys.stderr)
@@ -75,10 +91,7 @@ def main() -> int:
     end = options.seed + options.histories
     with ProcessPoolExecutor(options.processes) as pool:
         tasks = [
-            pool.submit(
-                chunk, version, range(first, min(first + _CHUNK, end)), options.small, options.keep,
-                in_rocksdb=options.rocksdb,
-            )
+            pool.submit(chunk, version, range(first, min(first + _CHUNK, end)), options.small, options.keep, changed)
             for first in range(options.seed, end, _CHUNK)
             for version in options.releases
         ]

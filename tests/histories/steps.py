@@ -7,6 +7,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.histories.damages import DAMAGES, NEWER_DAMAGES
 
@@ -153,6 +154,8 @@ def drawn_history(seed: int) -> Step:
     return {"seed": seed, "conf": conf, "steps": steps}
 
 
+#: Damage to files that a broker with consume queues in RocksDB has too.
+_WITHOUT_QUEUES = ("flipped byte of the log", "no checkpoint", "abort", "no abort", "own place of a record")
 #: Releases that can keep transactions in RocksDB.
 ROCKSDB_RELEASES = ("5.4.0", "5.5.0")
 
@@ -160,6 +163,16 @@ ROCKSDB_RELEASES = ("5.4.0", "5.5.0")
 def with_rocksdb(history: Step) -> Step:
     """A history on a broker that keeps transactions in RocksDB."""
     return {**history, "conf": history["conf"] | TRANSACTIONS_IN_ROCKSDB}
+
+
+#: Releases that can keep consume queues in RocksDB and that the machine starts.
+ROCKSDB_QUEUE_RELEASES = ("5.2.0", "5.3.3", "5.4.0", "5.5.0")
+
+
+def with_rocksdb_queues(history: Step) -> Step:
+    """A history on a broker that keeps consume queues in RocksDB, without damage to files that it does not have."""
+    left = [step for step in history["steps"] if step["do"] != "damage" or step["kind"] in _WITHOUT_QUEUES]
+    return {**history, "conf": history["conf"] | QUEUES_IN_ROCKSDB, "steps": left}
 
 
 #: The steps of a small world with two transactions.

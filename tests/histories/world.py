@@ -17,6 +17,7 @@ from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.producer.producer import heartbeat_body, properties_text
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.frames import Frame
+from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.forge import damage
 from tests.histories.damages import DAMAGES, NEWER_DAMAGES, OTHER_DAMAGES
@@ -25,6 +26,8 @@ from tests.histories.steps import GROUPS, TOPICS, Step
 from tests.histories.truth import Transaction, Truth
 
 BEGIN_MS = 1_790_000_000_000
+#: Settings that a restart with others keeps.
+_IN_ROCKSDB = TRANSACTIONS_IN_ROCKSDB | QUEUES_IN_ROCKSDB
 _SEND_BATCH = 320
 _COMPRESSED = 1
 DECISION_CODES = {"commit": 8, "rollback": 12, "unknown": 0}
@@ -326,7 +329,7 @@ class World:
 
     def _restart(self, step: Step) -> None:
         self.stop()
-        kept = {name: value for name, value in self.conf.items() if name in TRANSACTIONS_IN_ROCKSDB}
+        kept = {name: value for name, value in self.conf.items() if name in _IN_ROCKSDB}
         self.conf = kept | dict(step["conf"] or self.conf)
         self.start()
 
@@ -350,7 +353,7 @@ class World:
     def truth(self, now_ms: int) -> Truth:
         """What happened, for a store that is read at a time."""
         begin = min((int(file.name) for file in damage.log_files(self.root)), default=0)
-        if not (self.root / "config" / "consumerOffset.json").exists():
+        if "storeType" not in self.conf and not (self.root / "config" / "consumerOffset.json").exists():
             self.damages.append("no cursors")  # killed before the broker wrote them for the first time
         numbers = sorted({number for record in self.records.values() for number in self._op_numbers(record)})
         return Truth(

@@ -191,7 +191,11 @@ public final class Machine {
         if (cleaner == null) {
             cleaner = field(field(store, "consumeQueueStore"), "cleanConsumeQueueService");
         }
-        Method run = cleaner.getClass().getDeclaredMethod("run");
+        Class<?> type = cleaner.getClass();
+        while (Arrays.stream(type.getDeclaredMethods()).noneMatch(method -> method.getName().equals("run"))) {
+            type = type.getSuperclass(); // that of queues in RocksDB has it from there, up to 5.3.3
+        }
+        Method run = type.getDeclaredMethod("run");
         run.setAccessible(true);
         run.invoke(cleaner);
     }
@@ -450,6 +454,14 @@ public final class Machine {
             if (System.currentTimeMillis() > end) {
                 throw new IllegalStateException("the queues stay " + store.dispatchBehindBytes() + " bytes behind");
             }
+        }
+        // Queues in RocksDB get their slots from a thread of their own (5.3.3 to 5.5.0, not 5.2.0).
+        Object queues = field(store, "consumeQueueStore");
+        Object slots = queues == null ? null : field(queues, "groupCommitService");
+        for (int quiet = 0; slots != null && quiet < 2; Thread.sleep(1)) {
+            boolean isEmpty = ((Collection<?>) field(slots, "buffer")).isEmpty()
+                    && ((Collection<?>) field(slots, "requests")).isEmpty();
+            quiet = isEmpty ? quiet + 1 : 0;
         }
         while (builder != null && !((Collection<?>) field(transactionTable, "originTransMsgQueue")).isEmpty()) {
             call(builder, "buildTransIndex");
