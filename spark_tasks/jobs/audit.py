@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +219,7 @@ class SparkAudit:
             return self._scan.filter(self._scan["verdicts"].isNotNull()).mapInArrow(Formed(form), schema)
         facts, plan = self._planned(begun)
         report_begun(self._reading, facts)
-        scan = self._scan_splits(plan)
+        scan = self._scan_splits(plan, facts)
         parts = self._split_facts(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}
         if len(counted) < len(parts):
@@ -260,7 +260,7 @@ class SparkAudit:
         if not fit_one_task(begun, self._split_bytes):
             return begun
         show_phase(self.progress, "reading and judging", 0, 1)
-        whole = self._by_one_task(AuditAtOnce(begun, self._at_ms, columns), "audit: scan the logs and judge")
+        whole = self._by_one_task(AuditAtOnce(begun, columns), "audit: scan the logs and judge")
         assert isinstance(whole, Whole)
         return whole
 
@@ -285,12 +285,13 @@ class SparkAudit:
         plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
         return [one.facts for one in begun], plan
 
-    def _scan_splits(self, plan: SplitPlan) -> DataFrame:
+    def _scan_splits(self, plan: SplitPlan, facts: Sequence[StoreFacts]) -> DataFrame:
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         path = "the accelerator" if fast else "the reference path"
         self._reading.notes.append(Note(NoteKind.HOW, f"scanned by {path}"))
         self._counts = None if self.progress is None else ScanCounts.of(self.spark)
-        task = ScanForWitnesses(Shared.of(plan), self.partitions_count, self._at_ms, fast, self._counts)
+        past = tuple(one.past_ms for one in facts)
+        task = ScanForWitnesses(Shared.of(plan), self.partitions_count, past, fast, self._counts)
         # On disk, so that it does not take the memory that tasks need.
         self._packs = packed(self.spark, plan.sizes_bytes)
         self._scan = in_tasks(self.spark, task, self._packs, COLUMNS).persist(StorageLevel.DISK_ONLY)

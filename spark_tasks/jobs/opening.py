@@ -63,7 +63,6 @@ class AuditAtOnce:
     """
 
     begun: Sequence[Begun]
-    at_ms: int | None
     columns: tuple[str, ...]
 
     def __call__(self, _number: int) -> Iterator[pa.RecordBatch]:
@@ -72,7 +71,7 @@ class AuditAtOnce:
         stores = tuple(one.store for one in facts.values())
         plan = SplitPlan(stores, tuple(one.last_base_offset for one in self.begun))
         # The caller compares copies of one log while the rows pass through it, as after an audit by several jobs.
-        reading = audit_of(facts, self.columns, at_ms=self.at_ms, processes=1, with_copies=False)
+        reading = audit_of(facts, self.columns, processes=1, with_copies=False)
         batches = list(reading)
         reading.batches = []
         yield _row(opened=pickle.dumps(Whole(reading, plan.total_bytes)))
@@ -97,7 +96,7 @@ class OpenOrAudit:
         """Yield rows of OPENED."""
         begun = begin_store(self.at_ms, self.task)
         if fit_one_task([begun], self.split_bytes):
-            yield from AuditAtOnce([begun], self.at_ms, self.columns)(number)
+            yield from AuditAtOnce([begun], self.columns)(number)
         else:
             yield _row(opened=pickle.dumps(begun))
 

@@ -71,11 +71,11 @@ _LOG_OFFSET_BITS = 23
 
 @dataclasses.dataclass(frozen=True)
 class ScanForWitnesses:
-    """The task that returns the witnesses of one split of a plan."""
+    """The task that returns the witnesses of one split of a plan. `past_ms`: of each store, as in its facts."""
 
     plan: Shared[SplitPlan]
     partitions_count: int
-    at_ms: int | None
+    past_ms: tuple[int | None, ...]
     is_accelerated: bool
     counts: ScanCounts | None = None
 
@@ -84,8 +84,9 @@ class ScanForWitnesses:
         use_accelerator(self.is_accelerated)
         plan = self.plan.value
         split = plan[number]
-        found = scan_witnesses(split, self.at_ms)
-        place = {"split": number, "store": plan.stores.index(split.store)}
+        store_number = plan.stores.index(split.store)
+        found = scan_witnesses(split, self.past_ms[store_number])
+        place = {"split": number, "store": store_number}
         for name in IDENTIFIED:
             rows = getattr(found, name)
             if rows:

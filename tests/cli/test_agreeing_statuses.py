@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.log.record_layout import AT
 from tests.cli.conftest import Run
-from tests.forge.damage import SLOT_BYTES, drop, log_files, queue_files, zero_bytes
+from tests.forge.damage import SLOT_BYTES, drop, flip_byte, log_files, queue_files, records_in, write_bytes, zero_bytes
 from tests.forge.stores import copy_of
 
 PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
@@ -55,3 +58,34 @@ def test_the_op_queue_that_the_check_reads(rmqtx: Run, tmp_path: Path, name: str
     (queue,) = queue_files(root, "RMQ_SYS_TRANS_OP_HALF_TOPIC", "0")
     zero_bytes(queue, 0, SLOT_BYTES)
     assert rmqtx("audit", root, "--broker-version", name.rpartition("-")[2]).status == 3
+
+
+@pytest.mark.parametrize("name", ["controller-5.1.4", "common-5.3.3", "cursorback-4.9.7", "rocksdb-5.4.0"])
+def test_a_later_time_hides_no_damage(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """`--at` after the end of a store only sets the clock; damage of queues and bodies was left out, with status 0."""
+    root = copy_of(name, tmp_path)
+    (queue,) = queue_files(root, "RMQ_SYS_*TRANS_OP_HALF_TOPIC", "0")
+    zero_bytes(queue, 0, SLOT_BYTES)
+    (first, *_) = log_files(root)
+    position, length = records_in(first)[-1]
+    flip_byte(first, position + AT["body_length_bytes"] + 6)
+    version = name.rpartition("-")[2]
+    later = f"{time.gmtime().tm_year + 1}-06-01"
+    for command in (("audit",), PENDING[:1], ("pending", "--scan"), ("diagnose",)):
+        now, then = (
+            rmqtx(*command, root, "--verbose", "--broker-version", version, *more) for more in ((), ("--at", later))
+        )
+        codes = [re.findall(r"error: ([a-z-]+):", one.err) for one in (now, then)]
+        if command != PENDING[:1]:
+            assert codes[1] == codes[0] != []
+        assert then.status == 3
+
+
+@pytest.mark.parametrize("name", ["empty-4.9.7", "empty-5.3.3"])
+def test_records_that_only_the_checkpoint_of_an_empty_log_shows(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    root = copy_of(name, tmp_path)
+    assert rmqtx("verify", root).status == 0
+    write_bytes(root / "checkpoint", 8, (1_795_000_000_000).to_bytes(8, "big"))
+    for command in ("verify", "pending", "audit", "simulate"):
+        one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2])
+        assert (one.status, "log-missing" in one.err + one.out) == (1 if command == "verify" else 3, True), command

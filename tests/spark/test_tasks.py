@@ -93,7 +93,7 @@ def test_what_a_task_cannot_read_of_traces_comes_with_its_verdicts(tmp_path: Pat
     """Once in each task, although the worker keeps the facts of the stores for all of them."""
     store, place = torn(tmp_path / "torn")
     judging = Judging.of(facts_of([store], broker_settings), TRANSACTIONS.names)
-    scan = ScanForWitnesses(Shared.of(plan_splits([store])), 1, None, is_accelerated=False)
+    scan = ScanForWitnesses(Shared.of(plan_splits([store])), 1, (None,), is_accelerated=False)
     rows = [batch for batch in scan(0) if batch["kind"][0].as_py() == ROWS]
     judge = Judge(Shared.of(judging), as_rows)
     for _ in range(2):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class _Scan:
 
     partitions_count: int
     directory: Path | None
-    at_ms: int | None
+    past_ms: Mapping[str, int | None]
     is_accelerated: bool
 
 
@@ -69,7 +69,7 @@ class _SetAside:
 def _scan_split(scan: _Scan, split: Split) -> _SetAside:
     """Scan one split and write its witnesses to files."""
     use_accelerator(scan.is_accelerated)
-    found = scan_witnesses(split, scan.at_ms)
+    found = scan_witnesses(split, scan.past_ms[split.store.root])
     spool = Spool(scan.partitions_count, scan.directory)
     numbers = {name: partition_of(found.hashes[name], scan.partitions_count) for name in IDENTIFIED}
     result = _SetAside(found.facts, spool, HalfPlaces.of(found.halves, numbers["halves"]))
@@ -148,7 +148,7 @@ def audit(
     plan = plan_splits(stores, split_bytes=work.split_bytes or SPLIT_BYTES)
     begun = functools.partial(facts_of, stores, settings_of, at_ms=at_ms)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
-    batches = _audit(reading, schema, plan, begun, _How(at_ms, processes, work.temporary_directory, progress))
+    batches = _audit(reading, schema, plan, begun, _How(processes, work.temporary_directory, progress))
     reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
@@ -158,18 +158,17 @@ def audit_of(
     columns: Collection[str],
     progress: Progress | None = None,
     *,
-    at_ms: int | None = None,
     processes: int | None = None,
     with_copies: bool = True,
 ) -> VerdictReading:
-    """Return what `audit` returns, by facts that were read already as of the same `at_ms` (`facts_of`).
+    """Return what `audit` returns, by facts that were read already (`facts_of`).
 
     `with_copies`: with the findings about copies of one log.
     """
     stores = [one.store for one in facts.values()]
     schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
-    how = _How(at_ms, processes, progress=progress)
+    how = _How(processes, progress=progress)
     batches = _audit(reading, schema, plan_splits(stores), lambda: dict(facts), how)
     reading.batches = with_log_copies(batches, stores if with_copies else (), reading, columns=schema.names)
     return reading
@@ -177,7 +176,6 @@ def audit_of(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    at_ms: int | None = None
     processes: int | None = None
     temporary_directory: str | None = None
     progress: Progress | None = None
@@ -197,7 +195,8 @@ def _audit(
     with RunFolder(directory=how.temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
-        scan = functools.partial(_scan_split, _Scan(count, directory, how.at_ms, fast))
+        past = {root: one.past_ms for root, one in facts.items()}
+        scan = functools.partial(_scan_split, _Scan(count, directory, past, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
             parts = _set_aside(pool.run(scan, plan), plan, how.progress)

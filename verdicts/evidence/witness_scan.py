@@ -162,8 +162,8 @@ IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 _WRITTEN_BY_THE_CHECK = (HALF_TOPIC, DISCARD_TOPIC)
 
 
-def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False) -> SplitWitnesses:
-    """Return the witnesses in one split; records stored after `at_ms` are skipped.
+def scan_witnesses(split: Split, past_ms: int | None, *, with_copies: bool = False) -> SplitWitnesses:
+    """Return the witnesses in one split; records stored after `past_ms` are skipped, and nothing is compared.
 
     `with_copies`: search for what rmqtx redelivered too. Otherwise this is done only where it costs less than look-ups:
     with the accelerator, which finds the mark with the other properties, and in a store that is read over a network; by
@@ -176,13 +176,13 @@ def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
     entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
-    claims = CheckedClaims(split.store) if at_ms is None else None
-    bodies = StartedBodies(split) if at_ms is None else None
+    claims = CheckedClaims(split.store) if past_ms is None else None
+    bodies = StartedBodies(split) if past_ms is None else None
     try:
         for block in scan:
             facts.records_count += len(block)
             facts.end_offset = int(block.commit_log_offsets[-1] + block.lengths[-1])
-            kept = block if at_ms is None else block.within(None, at_ms + 1)
+            kept = block if past_ms is None else block.within(None, past_ms + 1)
             if facts.copies is not None:  # first: it finds the properties of all records, for what follows too
                 facts.copies.add(kept, split.store.root)
             if claims is not None:
@@ -191,8 +191,8 @@ def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False
                 facts.findings.extend(bodies.findings(block))
             if entries is not None:
                 facts.findings.extend(entries.findings(split.segment, block))
-            if at_ms is not None:
-                _note_later(facts, block.within(at_ms + 1, None))
+            if past_ms is not None:
+                _note_later(facts, block.within(past_ms + 1, None))
             _add_block(result, ops, kept)
     except SourceError as error:
         facts.error = error
@@ -215,7 +215,7 @@ def scan_witnesses(split: Split, at_ms: int | None, *, with_copies: bool = False
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
     facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     facts.numbers = split_numbers(split.store, *_of_half_queue(result), *facts.offsets)
-    if at_ms is None:
+    if past_ms is None:
         if not split.store.in_use:
             facts.high_marks = highest_marks(result.marks, half_queue_end(split.store))
         _compare_with_queues(result, ops)

@@ -46,7 +46,7 @@ class SplitReader:
 
     def read(self, splits: Iterable[Split]) -> Iterator[tuple[Split, SplitWitnesses]]:
         """Return the splits with their witnesses, in order."""
-        scan = partial(scan_witnesses, at_ms=None, with_copies=True)
+        scan = partial(scan_witnesses, past_ms=None, with_copies=True)
         left = iter(splits)
         while some := list(islice(left, 2 * self.processes)):
             alone = [replace(s, store=replace(s.store, commit_log=(s.segment,), findings=())) for s in some]

@@ -104,7 +104,9 @@ def test_queue_files_that_a_broker_left_behind_do_not_count(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["controller-5.1.4", "common-5.1.4", "prepared-4.2.0", "masked-4.4.0"])
 def test_a_start_that_only_some_possible_releases_refuse_is_reported(tmp_path: Path, name: str) -> None:
-    """Of these stores nothing else about a start is predicted, and the refusal was left out."""
+    """Of a controller's log, and of designs without a half queue, nothing else is predicted of a start: it was left
+    out.
+    """
     root = copy_of(name, tmp_path)
     queue, *_ = damage.queue_files(root, "orders")
     damage.foreign_file(queue.parent, f"{int(queue.name) + queue.stat().st_size:020}", b"")
