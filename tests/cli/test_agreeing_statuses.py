@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -9,8 +10,19 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.log.record_layout import AT
+from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.forge.damage import SLOT_BYTES, drop, flip_byte, log_files, queue_files, records_in, write_bytes, zero_bytes
+from tests.forge.damage import (
+    SLOT_BYTES,
+    drop,
+    flip_byte,
+    lengthen,
+    log_files,
+    queue_files,
+    records_in,
+    write_bytes,
+    zero_bytes,
+)
 from tests.forge.stores import copy_of
 
 PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
@@ -67,7 +79,7 @@ def test_a_later_time_hides_no_damage(rmqtx: Run, tmp_path: Path, name: str) -> 
     (queue,) = queue_files(root, "RMQ_SYS_*TRANS_OP_HALF_TOPIC", "0")
     zero_bytes(queue, 0, SLOT_BYTES)
     (first, *_) = log_files(root)
-    position, length = records_in(first)[-1]
+    position, _ = records_in(first)[-1]
     flip_byte(first, position + AT["body_length_bytes"] + 6)
     version = name.rpartition("-")[2]
     later = f"{time.gmtime().tm_year + 1}-06-01"
@@ -89,3 +101,23 @@ def test_records_that_only_the_checkpoint_of_an_empty_log_shows(rmqtx: Run, tmp_
     for command in ("verify", "pending", "audit", "simulate"):
         one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2])
         assert (one.status, "log-missing" in one.err + one.out) == (1 if command == "verify" else 3, True), command
+
+
+@pytest.mark.parametrize("name", ["statetable-3.1.4", "prepared-3.2.6", "common-4.3.0", "killed-4.4.0"])
+def test_a_log_file_that_a_start_does_not_load(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """Before 4.5.0 a broker starts without a log file of another length, and without later ones: only `verify`
+    reported it.
+    """
+    root = copy_of(name, tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(corpus.broker_conf(name), encoding="utf-8")
+    files = [file for file in log_files(root) if records_in(file)]
+    lengthen(files[len(files) // 2], bytes(100))
+    given = ("--broker-conf", conf, "--broker-version", name.rpartition("-")[2], "--verbose", "--format", "jsonl")
+    for command in ("verify", "pending", "simulate", "audit", "diagnose"):
+        one = rmqtx(command, root, *given)
+        assert (one.status, "start-leaves-out" in one.err + one.out) == (1 if command == "verify" else 3, True), command
+    rows = [json.loads(line) for line in rmqtx(*PENDING[:2], root, *given).out.splitlines()]
+    begin = int(files[len(files) // 2].name)
+    cut = [row for row in rows if all(copy["commit_log_offset"] >= begin for copy in row["half_copies"])]
+    assert len(files) == 1 or {row["next_event"] for row in cut} == {"cut"}

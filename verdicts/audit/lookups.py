@@ -94,7 +94,7 @@ def pending(
 
 
 #: Findings of a verification, which predicts the start itself.
-_OF_START = ("start-refused", "start-cuts-queue", "start-skips", "start-shifts")
+_OF_START = ("start-refused", "start-leaves-out", "start-cuts-queue", "start-skips", "start-shifts")
 
 
 def open_transactions(

@@ -81,6 +81,7 @@ from rmqtx.verdicts.model.predicted import (
 )
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.next_start import differing_starts, refused_by_all, starting_cursors
+from rmqtx.verdicts.startup.findings import left_out_findings
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
@@ -109,7 +110,10 @@ def predict_from_files(
     if len(others) > 1:
         differing = tuple(f"{dotted(version)}: {one.summary()}" for version, one in others)
         found = replace(_only_skipped_by_all(found, [one for _, one in others]), differing=differing)
-    return replace(found, assumed=_assumed(store, settings), start_ms=0 if store.in_use else now_ms)
+    return replace(
+        found, assumed=_assumed(store, settings), start_ms=0 if store.in_use else now_ms,
+        left_out=() if found.refusals else tuple(left_out_findings(store, settings)),
+    )
 
 
 def _other_futures(

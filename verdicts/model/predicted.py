@@ -141,7 +141,8 @@ class Prediction:
            and op queues that the next start cuts because of their own slots. `log_cut`: where the next start cuts the
            log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the possible
            releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
-           broker does not start. `start_ms`: when a stopped broker is assumed to start.
+           broker does not start. `left_out`: the files of the log that it does not load. `start_ms`: when a stopped
+           broker is assumed to start.
     """
 
     is_running: bool = False
@@ -163,6 +164,7 @@ class Prediction:
     assumed: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     refusals: tuple[Finding, ...] = ()
+    left_out: tuple[Finding, ...] = ()
     start_ms: int = 0
 
     def digest(self) -> str:

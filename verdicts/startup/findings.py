@@ -10,11 +10,13 @@ from dataclasses import replace
 from itertools import islice
 
 from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.log.commit_log import written_end_offset
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import KINDS, Finding
 from rmqtx.readers.queues.slot_files import queue_text
 from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
+from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.store import Store, is_bundle
@@ -22,7 +24,7 @@ from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.startup.dledger_log import dledger_findings, entries_begin, log_findings, queues_cut_at
 from rmqtx.verdicts.startup.losses import amount, skipped_meaning
 from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
-from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, predict_start
+from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, dledger_queues, loaded_log, predict_start
 from rmqtx.verdicts.startup.refusals import refusals
 from rmqtx.verdicts.startup.rules import RecoveryRules, not_predictable, possible_rules
 
@@ -91,6 +93,34 @@ def _by_kinds(
         yield finding if len(names) == len(kinds) else by_some_versions(finding, names)
 
 
+def left_out_findings(store: Store, settings: BrokerSettings) -> list[Finding]:
+    """Return the files with records that a start of a stopped broker does not load, before the log is read.
+
+    Nothing where the start is not predicted.
+    Damage: a file that cannot be read is reported elsewhere.
+    """
+    conf = settings.given or {}
+    if store.in_use or is_bundle(store) or not_predictable(store, conf) is not None:
+        return []
+    end = written_end_offset(store.commit_log)
+
+    def expected(rules: RecoveryRules) -> Iterator[Finding]:
+        segments, name = loaded_log(store, conf, rules)
+        return _left_out(store, store.commit_log[len(segments) :] if name else (), name, end)
+
+    return list(_by_kinds(possible_rules(settings, conf, is_dledger=store.is_dledger), expected))
+
+
+def _left_out(store: Store, segments: Sequence[Segment], name: str, end_offset: int) -> Iterator[Finding]:
+    for segment in segments:
+        if segment.base_offset < end_offset:
+            yield Finding(
+                store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
+                expected=f"records up to {end_offset}",
+                actual=f"the broker does not load {name}, which has another length, nor any later file",
+            )
+
+
 def by_some_versions(finding: Finding, names: Sequence[str]) -> Finding:
     """Return a finding about what only these of the possible versions do."""
     known = finding.meaning or finding.kind.meaning
@@ -111,13 +141,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
     yield from start.refused
     if start.refused:
         return
-    for segment in start.left_out:
-        if segment.base_offset < log.end_offset:
-            yield Finding(
-                store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
-                expected=f"records up to {log.end_offset}",
-                actual=f"the broker does not load {start.left_out_for}, which has another length, nor any later file",
-            )
+    yield from _left_out(store, start.left_out, start.left_out_for, log.end_offset)
     if start.walk is None:
         if start.fates and (start.rules.destroys_queues_without_log or store.aborted):
             yield Finding(store.root, "start-deletes-queues", store.place("consumequeue"),

@@ -41,12 +41,13 @@ def log_cut(
         return entries_cut(store, _end(store.commit_log, breaks))
     bodies = body_breaks_of or {}
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
-    if not is_damaged and not any(len(rows) for rows in bodies.values()):
-        return None
+    is_damaged |= any(len(rows) for rows in bodies.values())
     rules = rules_of(version, conf)
     try:
-        segments, _ = loaded_log(store, conf, rules)
-        if not segments:
+        segments, left_out_for = loaded_log(store, conf, rules)
+        left_out = store.commit_log[len(segments) :] if left_out_for else ()
+        loses_file = bool(left_out) and left_out[0].base_offset < written_end_offset(store.commit_log)
+        if not segments or not (is_damaged or loses_file):
             return None
         first = _first_file(store, segments, conf, rules)
         spans = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
@@ -54,7 +55,7 @@ def log_cut(
         walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
     except SourceError:
         return None
-    return walk.end_offset if walk.end_offset < _end(segments, spans) else None
+    return walk.end_offset if loses_file or walk.end_offset < _end(segments, spans) else None
 
 
 def damage_read(

@@ -238,8 +238,8 @@ def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Findin
     if not store.in_use and not any(split.is_unread for split in splits):  # files read now are newer than the scan
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         end = max([store.log_begin_offset, *(split.end_offset for split in splits)])
-        claims = log_claims(store)
-        lost = lost_end(store, _with_places(claims) if times else claims, spans, DecodedLog(end, max(times, default=None)))
+        claims = _with_places(log_claims(store)) if times else log_claims(store)
+        lost = lost_end(store, claims, spans, DecodedLog(end, max(times, default=None)))
         known.extend([] if lost is None else [lost.finding])
     yield from with_losses(store, known)
 
