@@ -126,13 +126,14 @@ rewrite: $(INSTALLED) ## write the transcripts, docs/generations.md, the README'
 	@$(BIN)/python -m pytest -q tests/cli/test_transcripts.py tests/cli/test_generations.py tests/verdicts/transactions/test_verdict_table.py --rewrite
 
 .PHONY: fuzz
-fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables of docs/fuzz.md (FUZZ_SECONDS, _SEGMENTS, _RECORDS, _FILES, _HEEDED, _CASES)
+fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables of docs/fuzz.md (FUZZ_SECONDS, _SEGMENTS, _RECORDS, _FILES, _HEEDED, _AGREEMENT, _CASES)
 	@status=0; \
 	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-600} || status=1; \
 	$(BIN)/python -m tests.fuzz.campaign_run segments --cases $${FUZZ_SEGMENTS:-2000} --seed $${FUZZ_SEED:-0} --page || status=1; \
 	$(BIN)/python -m tests.fuzz.campaign_run records --cases $${FUZZ_RECORDS:-10000} --seed $${FUZZ_SEED:-0} --page || status=1; \
 	$(BIN)/python -m tests.fuzz.campaign_run files --cases $${FUZZ_FILES:-5000} --seed $${FUZZ_SEED:-0} --page || status=1; \
 	$(BIN)/python -m tests.fuzz.campaign_run heeded-segments --cases $${FUZZ_HEEDED:-1000} --seed $${FUZZ_SEED:-0} --page || status=1; \
+	$(BIN)/python -m tests.fuzz.campaign_run agreement --cases $${FUZZ_AGREEMENT:-1000} --seed $${FUZZ_SEED:-0} --page || status=1; \
 	$(BIN)/python -m tests.fuzz.matrix_run --cases $${FUZZ_CASES:-10000} --page || status=1; \
 	exit $$status
 

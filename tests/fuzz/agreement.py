@@ -39,7 +39,7 @@ RESERVED_HOURS = 87_600
 _ROWS = ("--all-open", "--verbose", "--format", "jsonl")
 #: Command lines, to which the store is appended; `show` is asked after `audit`, which gives the ids.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "verify": ("verify", "--verbose", "--format", "jsonl"),
+    "verify": ("verify", "--full", "--verbose", "--format", "jsonl"),
     "pending": ("pending", *_ROWS),
     "scanned": ("pending", "--scan", *_ROWS),
     "audit": ("audit", "--verbose", "--format", "jsonl"),
@@ -90,6 +90,8 @@ class Heard:
 
 
 _ANSWERED = (exit_status.DONE, exit_status.FINDINGS, exit_status.INCOMPLETE)
+#: No store, or one that contradicts an option: then for all commands.
+_REFUSED = (exit_status.UNREADABLE, exit_status.USAGE)
 Heards = Mapping[str, Heard]
 
 
@@ -234,9 +236,9 @@ def _is_of_consumers(heard: Heards, what: str) -> bool:
 
 
 def _is_played_anyway(heard: Heards, what: str) -> bool:
-    """Whether `simulate` reports that its broker does not start, or that its check cannot go on."""
+    """Whether `simulate` reports that its broker does not start, or damage of what its check reads."""
     is_reported = heard["simulate"].status == exit_status.INCOMPLETE
-    return is_reported and what.endswith(("stopped in audit", "unknown in audit"))
+    return is_reported and what.endswith(("stopped in audit", "unknown in audit", "no row in audit"))
 
 
 def _are_passed(heard: Heards, _what: str) -> bool:
@@ -244,6 +246,11 @@ def _are_passed(heard: Heards, _what: str) -> bool:
     unknown = [row for row in heard["audit"].rows if row["state"] == "UNDECIDABLE"]
     are_passed = all((row["reason_code"], row["next_event"]) == ("log_begins_later", "none") for row in unknown)
     return bool(unknown) and are_passed and not heard["audit"].errors
+
+
+def _is_refuted(heard: Heards, _what: str) -> bool:
+    """Whether only `simulate` believes in lost records, and an audit has the rows of the undamaged store."""
+    return heard["simulate"].errors == {"log-missing"} and _is_as_before("audit")(heard, "")
 
 
 def _has_expired(heard: Heards, _what: str) -> bool:
@@ -291,13 +298,17 @@ EXPECTED: tuple[Expected, ...] = (
         _are_passed,
     ),
     Expected(
+        "not scanned", "simulate", "simulate does not scan the log, which refutes what a damaged file claims about it",
+        _is_refuted,
+    ),
+    Expected(
         "rounds need no state", "simulate", "a round does not depend on what left the log, and a state does",
         _has_expired,
     ),
     Expected("expired", "verify", "what expired is no damage, and may have decided a transaction", _has_expired),
     Expected(
-        "played anyway", "next round", "simulate plays the rounds as if the broker had started, with status 3 and the "
-        "reason why it does not", _is_played_anyway,
+        "played anyway", "next round", "with status 3, simulate plays the rounds as if the broker had started, and "
+        "names a half message by what is left of its record", _is_played_anyway,
     ),
 )
 
@@ -385,7 +396,7 @@ def play(case: Case) -> Played:
     found, expected = differences_of(heard)
     crashes = [
         WrongAnswer("crash", name, one.answer.err[-800:]) for name, one in heard.items()
-        if one.status not in (*_ANSWERED, exit_status.UNREADABLE, exit_status.NO_SUCH_TRANSACTION)
+        if one.status not in (*_ANSWERED, *_REFUSED, exit_status.NO_SUCH_TRANSACTION)
     ]
     wrong = [*crashes, *(WrongAnswer("differ", one.rule, one.what) for one in found[:12])]
     wrong += [WrongAnswer("changed", "store", "a command changed the store")] if changed else []

@@ -10,10 +10,11 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 from tests.brokers import corpus
@@ -21,9 +22,12 @@ from tests.fuzz import asking, single_records
 from tests.fuzz.asking import WrongAnswer
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.heeded import Heeded, heeded, undamaged
-from tests.fuzz.left_out import REASONS
+from tests.fuzz.left_out import Reason
 from tests.fuzz.meaningless import used_bytes
 from tests.fuzz.outcomes import CRASH, REPORTED, SILENT, UNCHANGED, Case, Played
+
+if TYPE_CHECKING:
+    from tests.fuzz.agreement import Expected
 
 #: Cases of one design; a campaign draws from them.
 CASES_OF_DESIGN = 2_000
@@ -162,10 +166,10 @@ def compared_case(case: Case, what: str, group: str, kind: str, found: Heeded) -
     return Played(what, case.store, group, outcome, tuple(wrong), tuple(name for name, _ in found.left_out), kind)
 
 
-def reasons_table(every: list[Played]) -> Iterator[str]:
-    """In how many cases each reason of `left_out` was needed, as Markdown."""
+def reasons_table(every: list[Played], reasons: Sequence[Reason | Expected]) -> Iterator[str]:
+    """In how many cases each reason was needed, as Markdown."""
     counts = Counter(name for one in every for name in one.codes)
     yield "| reason | cases | why no report is needed |"
     yield "|---|---:|---|"
-    for reason in REASONS:
+    for reason in reasons:
         yield f"| {reason.name} | {counts[reason.name] or ''} | {reason.why} |"

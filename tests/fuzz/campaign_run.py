@@ -10,14 +10,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
 from tests.brokers import corpus
 from tests.fuzz import agreement, any_file, heeded_segments, single_records, whole_segments
+from tests.fuzz.agreement import Expected
 from tests.fuzz.kept import keep, read_kept
+from tests.fuzz.left_out import REASONS, Reason
 from tests.fuzz.outcomes import FAILURES, OUTCOMES, UNCHANGED, Case, Played, table
 from tests.fuzz.page import commit_of_now, write_section
 
@@ -25,8 +27,10 @@ CAMPAIGNS = {
     "agreement": agreement, "files": any_file, "heeded-segments": heeded_segments, "records": single_records,
     "segments": whole_segments,
 }
-#: Those whose cases are compared with `verify` by `heeded`.
-COMPARED = ("files", "heeded-segments")
+#: Those whose cases may have differences for declared reasons.
+REASONS_OF: dict[str, Sequence[Reason | Expected]] = {
+    "agreement": agreement.EXPECTED, "files": REASONS, "heeded-segments": REASONS,
+}
 CHUNK = 25
 
 
@@ -102,8 +106,8 @@ def main() -> int:
         commit_names = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
         played_at = commit_names if len(commits) > 1 else commit
         lines = [*table(played)]
-        if options.campaign in COMPARED:
-            lines += ["", *any_file.reasons_table(played)]
+        if (reasons := REASONS_OF.get(options.campaign)) is not None:
+            lines += ["", *any_file.reasons_table(played, reasons)]
         write_section(options.campaign, summary, options.seed, lines, played_at)
     return 1 if any(totals[one] for one in FAILURES) else 0
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import single_records, whole_segments
+from tests.fuzz import agreement, single_records, whole_segments
+from tests.fuzz.agreement import Heard
+from tests.fuzz.asking import Answer
 from tests.fuzz.campaign_run import main
 from tests.fuzz.kept import read_kept
 from tests.fuzz.outcomes import FAILURES, REPORTED, UNCHANGED, Case
@@ -19,7 +21,8 @@ WHOLE = (
     "upgraded-4.2.0-4.3.0", "rocksdb-single-5.5.0", "dledger-4.9.7",
 )
 SINGLE = ("fifteen-5.1.4", "masked-4.3.0", "statetable-slave-3.1.4", "upgraded-4.2.0-4.3.0")
-SEGMENTS_COUNT, RECORDS_COUNT = 4, 10
+AGREEING = ("fifteen-5.1.4", "rocksdb-single-5.5.0", "statetable-slave-3.1.4", "controller-5.1.4")
+SEGMENTS_COUNT, RECORDS_COUNT, AGREEING_COUNT = 4, 10, 4
 
 
 @pytest.mark.parametrize("name", rest_is_slow(WHOLE, quick=1))
@@ -35,6 +38,26 @@ def test_no_answer_from_a_damaged_record_is_silently_wrong(name: str) -> None:
     played = [single_records.play(Case(name, "", str(number), 0)) for number in range(RECORDS_COUNT)]
     assert [str(one) for one in played if one.outcome in FAILURES] == []
     assert sum(one.outcome == REPORTED for one in played) > RECORDS_COUNT / 3
+
+
+@pytest.mark.parametrize("name", one_of_each_design(AGREEING))
+def test_commands_agree_about_a_damaged_store(name: str) -> None:
+    played = [agreement.play(Case(name, "", str(number), 0)) for number in range(AGREEING_COUNT)]
+    assert [str(one) for one in played if one.outcome in FAILURES] == []
+
+
+def test_commands_that_do_not_agree_are_found() -> None:
+    """Where one command has another status or another row, that is a difference, and no reason covers it."""
+    done, incomplete = (Heard(Answer(status, "", ""), (), frozenset(), frozenset()) for status in (0, 3))
+    row = dict.fromkeys((*agreement.COMPARED, "transaction_id"), "x") | {"flags": [], "state": "PENDING"}
+    listed = Heard(Answer(0, "", ""), (row,), frozenset(), frozenset())
+    names = [*agreement.COMMANDS, *(f"undamaged {name}" for name in ("pending", "audit", "simulate"))]
+    heard = dict.fromkeys(names, done)
+    assert agreement.differences_of(heard) == ([], [])
+    for name in ("pending", "scanned", "audit", "diagnose"):
+        found, _ = agreement.differences_of(heard | {name: incomplete, "undamaged pending": listed})
+        assert found, name
+    assert {one.rule for one in agreement.differences_of(heard | {"pending": listed})[0]} == {"both paths"}
 
 
 def test_an_interrupted_campaign_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
