@@ -161,6 +161,8 @@ def status_of(arguments: list[str]) -> int:
         cause = error
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps one that comes while a class is made
+            status, message = exit_status.INTERRUPTED, "interrupted"
     if _is_check(arguments):  # Nagios reads one line on stdout and four statuses
         return unknown(message, is_json=names_json(arguments))
     say.error(message, cause)

@@ -115,6 +115,23 @@ def test_ctrl_c_is_130(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
     assert rmqtx("pending", common).status == 130
 
 
+def test_ctrl_c_while_a_module_makes_its_classes_is_no_bug(
+    rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 raises a RuntimeError for it; modules of a command load after it began."""
+
+    class Interrupted:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def load(*_: object, **__: object) -> None:
+        type("Loaded", (), {"field": Interrupted()})
+
+    monkeypatch.setattr("rmqtx_cli.sources.files.pending", load)
+    result = rmqtx("pending", common, "--quiet")
+    assert (result.status, result.err) == (130, "rmqtx: interrupted\n")
+
+
 def test_results_are_on_stdout_and_everything_else_on_stderr(rmqtx: Run, common: Path) -> None:
     loud = rmqtx("pending", common, "--format", "jsonl", "--verbose")
     quiet = rmqtx("pending", common, "--format", "jsonl", "--quiet")
