@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.model.errors import UnsafeStore, UnwritableFile
+from rmqtx.readers.model.errors import StoreChanged, UnsafeStore, UnwritableFile
 from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx.repairs.changes import clones
 from rmqtx.repairs.changes.apply_edits import _whole
-from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage
-from rmqtx.repairs.changes.execution import Interrupted, execute
+from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage, planned
+from rmqtx.repairs.changes.execution import Interrupted, execute, undo
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, attributes_of_new, open_lock_file
 from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
 from rmqtx.repairs.changes.in_progress_mark import put_mark, require_nothing_begun
@@ -72,6 +74,37 @@ def test_a_half_changed_store_is_refused_also_if_its_files_have_other_times(stor
         os.utime(file, ns=(1, 1))
     with pytest.raises(UnsafeStore, match="were begun and not completed"):
         require_nothing_begun(store)
+
+
+def test_a_file_that_vanished_from_a_half_changed_store_is_named(store: Path, kept: Path) -> None:
+    """It is no result of the interrupted change, so the undo file does not describe this store."""
+    with pytest.raises(Interrupted):
+        execute(ROLL_OVER, store, kept, files=Interrupting())
+    (store / CURSORS).unlink()
+    with pytest.raises(StoreChanged, match=f"{CURSORS} is missing"):
+        undo(kept)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_change_that_another_user_could_not_finish_is_refused_before_it_begins() -> None:
+    """Also where the directory is for all: the broker could not write to a file of that user."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        root = Path(folder) / "store"
+        (root / "config").mkdir(parents=True)
+        (root / CURSORS).write_bytes(b"{}")
+        Path(folder).chmod(0o755)
+        root.chmod(0o755)
+        (root / "config").chmod(0o777)
+        written, replaced = ChangeSet((WriteAt(CURSORS, 0, b"!"),)), ChangeSet((ReplaceFile(CURSORS, b"[]"),))
+        assert [len(planned(one, root)) for one in (written, replaced)] == [1, 1]
+        os.seteuid(12_345)
+        try:
+            with pytest.raises(UnwritableFile, match="permission denied"):
+                planned(written, root)
+            with pytest.raises(UnwritableFile, match="belongs to user 0, and the new file would"):
+                planned(replaced, root)
+        finally:
+            os.seteuid(0)
 
 
 def test_a_mark_that_could_not_be_written_is_removed(tmp_path: Path) -> None:
