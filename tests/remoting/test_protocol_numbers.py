@@ -10,7 +10,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.protocol.answers import ClientConnection
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import BadFrame
-from rmqtx.remoting.protocol.frames import FRAME_BYTES_MAX, Frame, FrameReader, encoded
+from rmqtx.remoting.protocol.frames import FRAME, FRAME_BYTES_MAX, Frame, FrameReader, decoded, encoded
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from tests.forge.records import Message
 
@@ -58,6 +58,14 @@ def test_the_shortest_frame_is_one_without_a_header_and_not_another_protocol() -
 def test_four_bytes_of_another_protocol_are_enough_to_name_it() -> None:
     with pytest.raises(BadFrame, match="the port uses HTTP"):
         list(FrameReader().feed(b"HTTP"))
+
+
+def test_a_header_without_a_flag_is_a_request_of_an_unknown_release() -> None:
+    """With any bit set it would be taken for a response, and the request of the broker be dropped."""
+    header = b'{"code":39,"opaque":7}'
+    frame = decoded(FRAME.pack(length_bytes=4 + len(header), encoding_and_header_length=len(header)) + header)
+    assert frame == Frame(39, 7)
+    assert (frame.flag, frame.version, frame.is_response) == (0, 0, False)
 
 
 def test_the_largest_request_is_one_that_a_broker_reads() -> None:
