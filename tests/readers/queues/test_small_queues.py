@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rmqtx.readers.model.findings import FINDINGS_MAX, Finding
+from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.queues.consume_queue_extension import Extension
 from rmqtx.readers.queues.consume_queue_scan import scan_slots
 from rmqtx.readers.queues.slot_files import SlotFiles, places_by_offset
@@ -71,6 +72,22 @@ def test_a_place_behind_the_last_slot_has_no_slot(tmp_path: Path) -> None:
     places = [forge.half(name) for name in ("A", "B")]
     files = SlotFiles(open_store(forge.write()), ("consumequeue", HALF_TOPIC.encode(), 0))
     assert places_by_offset(files, np.array([*places, places[-1] + 1], np.int64)).tolist() == [0, 1, -1]
+
+
+def test_slots_are_read_and_reported_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    places = [forge.half(name) for name in ("A", "B", "C", "D")]
+    root = forge.write()
+    (file,) = queue_files(root, HALF_TOPIC)
+    data = file.read_bytes()
+    file.write_bytes(data[:40] + b"\xff" * 20 + data[60:])
+    files = SlotFiles(open_store(root), ("consumequeue", HALF_TOPIC.encode(), 0))
+    assert files.read(1, 2)["commit_log_offset"].tolist() == places[1:2]
+    with open_queue(open_store(root), HALF_TOPIC, 0) as queue:
+        assert queue.offsets_at(np.array([0, 1], np.int64)).tolist() == places[:2]
+        assert queue.findings == []
+        assert queue.offsets_at(np.array([2], np.int64)).tolist() == [-1]
+        assert [one.code for one in queue.findings] == ["slot-invalid"]
 
 
 def test_only_the_last_finding_of_a_file_covers_what_is_not_listed() -> None:
