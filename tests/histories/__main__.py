@@ -74,7 +74,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="where the stores of histories that differ are kept")
     options = parser.parse_args()
-    known, changed = RELEASES, None
+    known: tuple[str, ...] = RELEASES
+    changed: Callable[[Step], Step] | None = None
     if options.rocksdb:
         known, changed = ROCKSDB_RELEASES, with_rocksdb
     elif options.rocksdb_queues:

@@ -27,7 +27,7 @@ from tests.histories.truth import Transaction, Truth
 
 BEGIN_MS = 1_790_000_000_000
 #: Settings that a restart with others keeps.
-_IN_ROCKSDB = TRANSACTIONS_IN_ROCKSDB | QUEUES_IN_ROCKSDB
+_IN_ROCKSDB = {**TRANSACTIONS_IN_ROCKSDB, **QUEUES_IN_ROCKSDB}
 _SEND_BATCH = 320
 _COMPRESSED = 1
 DECISION_CODES = {"commit": 8, "rollback": 12, "unknown": 0}
