@@ -248,6 +248,11 @@ def _are_passed(heard: Heards, _what: str) -> bool:
     return bool(unknown) and are_passed and not heard["audit"].errors
 
 
+def _is_cut_at_start(heard: Heards, _what: str) -> bool:
+    """Whether `simulate` reports that the start cuts a queue, and the others have errors about its slots alone."""
+    return "start-cuts-queue" in heard["simulate"].warnings and heard["pending"].errors <= OF_SLOTS
+
+
 def _is_refuted(heard: Heards, _what: str) -> bool:
     """Whether only `simulate` believes in lost records, and an audit has the rows of the undamaged store."""
     return heard["simulate"].errors == {"log-missing"} and _is_as_before("audit")(heard, "")
@@ -276,6 +281,7 @@ def _outline(heard: Heard) -> list[list[Any]]:
 #: Topics that the check reads, and the findings about a start that concern one queue.
 CHECKED = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 OF_QUEUES = {"start-skips", "start-shifts", "start-adds-hole", "start-cuts-queue", "start-empties-queues"}
+OF_SLOTS = {"slot-invalid", "slot-mismatch", "slot-missing", "half-number-taken", "undecidable"}
 EXPECTED: tuple[Expected, ...] = (
     Expected(
         "queues of consumers", "start", "the start changes queues that no check reads: what consumers read of them is "
@@ -296,6 +302,10 @@ EXPECTED: tuple[Expected, ...] = (
     Expected(
         "passed", "scan and audit", "what the check has passed is not pending, whatever left the log before it",
         _are_passed,
+    ),
+    Expected(
+        "cut at the start", "simulate", "the start cuts the damaged slots off, which simulate reports, and it plays the "
+        "rounds after that start", _is_cut_at_start,
     ),
     Expected(
         "not scanned", "simulate", "simulate does not scan the log, which refutes what a damaged file claims about it",
