@@ -304,8 +304,8 @@ EXPECTED: tuple[Expected, ...] = (
         _are_passed,
     ),
     Expected(
-        "cut at the start", "simulate", "the start cuts the damaged slots off, which simulate reports, and it plays the "
-        "rounds after that start", _is_cut_at_start,
+        "cut at the start", "simulate", "the start cuts the damaged slots off, which simulate reports, and it plays "
+        "the rounds after that start", _is_cut_at_start,
     ),
     Expected(
         "not scanned", "simulate", "simulate does not scan the log, which refutes what a damaged file claims about it",
