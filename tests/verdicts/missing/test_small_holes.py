@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
@@ -132,3 +133,20 @@ def test_half_messages_after_the_last_slot_are_not_missing_from_the_queue(tmp_pa
     slotted(root, [halves[0], halves[2]])
     one = split_numbers(open_store(root), np.array(halves), np.arange(4), 0, halves[3] + 1)
     assert (one.numbers.tolist(), one.slots.tolist()) == ([1], [NO_SLOT])
+
+
+@pytest.mark.parametrize(("expected", "is_unknown"), [
+    ("queue_id of at least 0", True), ("0, because the record is not a final", False), ("known bits only", False),
+])  # fmt: skip
+def test_a_damaged_header_leaves_bytes_unknown_only_if_a_state_depends_on_the_field(
+    tmp_path: Path, expected: str, is_unknown: bool
+) -> None:
+    """Of a queue number it does; else a bit of another field makes a transaction UNDECIDABLE."""
+    forge = Forge(tmp_path / "store")
+    first, second = forge.half("A"), forge.half("B")
+    store = open_store(forge.write())
+    finding = Finding(
+        store.root, "record-header", commit_log_offset=first, length_bytes=second - first, expected=expected
+    )
+    found = missing_bytes(store, [], [finding], [])
+    assert [one.transaction_ids for one in found.ranges] == [("A",)] * is_unknown
