@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
-from rmqtx.readers.log.dledger import ENTRY_HEADER, scan_entries
+from rmqtx.readers.log.dledger import ENTRY_HEADER, _crc_matches, scan_entries
+from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import Store, open_store
@@ -163,3 +166,14 @@ def test_nothing_is_made_of_it(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "salvaged").exists()
     assert contents(root) == before
+
+
+def test_the_crc_of_an_entry_is_that_of_its_record_and_0_is_none() -> None:
+    """A broker writes 0 unless it computes them: then damage is neither shown nor excluded."""
+    record = Message().record(48)
+    block = block_of_one(record, 48, "file", 48)
+    assert block is not None
+    crc = zlib.crc32(record)
+    kind = np.dtype([("body_crc", ">i8")])
+    found = [list(_crc_matches(block, np.array([(stored,)], kind))) for stored in (crc, crc - (1 << 32), crc ^ 1, 0)]
+    assert found == [[True], [True], [False], [None]]
