@@ -119,7 +119,10 @@ def test_the_contract_of_transactions_stays() -> None:
     assert evidence == {
         "half_copies": [*place, "store_time_ms", "checks_count"],
         "op_marks": [*place, "half_queue_offset", "store_time_ms"],
-        "final_records": ["store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms"],
+        "final_records": [
+            "store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms",
+            "prepared_transaction_offset",
+        ],
         "discard_copies": [*place, "store_time_ms"],
         "state_entries": ["store", "kind", "key", "value", "position_bytes"],
     }
