@@ -420,6 +420,8 @@ def test_all_undecidable_transactions_are_counted_whatever_their_reasons(
     for path in store.glob(lost):
         path.unlink()
     rows = json.loads(rmqtx("audit", store, "--where", "state = UNDECIDABLE", "--format", "json").out)
+    # What the check has passed is not pending, whatever left the log before it.
+    rows = [row for row in rows if (row["reason_code"], row["next_event"]) != ("log_begins_later", "none")]
     assert rows
     textfile = tmp_path / "rmqtx.prom"
     checked = rmqtx("check", store, "--state-dir", memory, "--textfile", textfile)

@@ -353,11 +353,11 @@ def test_a_queue_that_lost_its_newest_slots_in_a_kill(name: str, topic: str, tmp
     assert len(open_rows(rows)) == len(open_rows(judged(name)))
 
 
-@pytest.mark.parametrize("name", ["masked-4.4.0", "masked-5.3.3"])
-def test_log_that_is_cut_before_the_half_cursor(tmp_path: Path, name: str) -> None:
+def test_log_that_is_cut_before_the_half_cursor(tmp_path: Path) -> None:
     """With no open copy, the log that the next start reads was not read: it cuts the half queue before the cursor of
     the check, which then begins again and asks about decided transactions.
     """
+    name = "masked-4.4.0"
     root = copy_of(name, tmp_path)
     file = log_files(root)[0]
     position, _ = records_in(file)[20]

@@ -36,7 +36,7 @@ def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> N
         reading = show([open_store(damaged)], settings, row["transaction_id"])
         assert reading.table().to_pylist()[0]["state"] == row["state"]
         is_scanned = "scanned" in " ".join(note.text for note in reading.notes)
-        assert is_scanned == (row["state"] == "UNDECIDABLE")
+        assert is_scanned  # the damage lies in what the next start reads: it can open decided ones again
 
 
 def test_a_long_stretch_is_left_and_said_to_be(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
