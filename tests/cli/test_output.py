@@ -76,7 +76,7 @@ def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
         "op_marks": {"store", "queue_id", "queue_offset", "commit_log_offset", "half_queue_offset", "store_time_ms",
                      "store_time"},
         "final_records": {"store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms",
-                          "store_time"},
+                          "store_time", "prepared_transaction_offset"},
         "discard_copies": {"store", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "store_time"},
     }
     seen = set()

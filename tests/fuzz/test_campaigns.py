@@ -41,6 +41,7 @@ def test_no_answer_from_a_damaged_record_is_silently_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", one_of_each_design(AGREEING))
+@pytest.mark.usefixtures("at_the_real_moment")  # as simulate reads it
 def test_commands_agree_about_a_damaged_store(name: str) -> None:
     played = [agreement.play(Case(name, "", str(number), 0)) for number in range(AGREEING_COUNT)]
     assert [str(one) for one in played if one.outcome in FAILURES] == []
