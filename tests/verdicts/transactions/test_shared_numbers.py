@@ -310,7 +310,9 @@ def test_a_refusal_names_the_place_where_the_half_message_can_be_appended(
     lost_half = next(row["transaction_id"] for row in audited(root).values() if row["state"] == "LOST")
     advised = rmqtx("rollback", lost_half, "--store", root, *act).err
     assert f"rmqtx resume {lost_half} --store {root}" in advised
-    assert rmqtx("resume", lost_half, "--store", root, *act).status == 0
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=1000000\n")  # it is not too old, whenever the test runs
+    assert rmqtx("resume", lost_half, "--store", root, *act, "--broker-conf", conf).status == 0
 
 
 @pytest.mark.parametrize("other", [0, 25, 40, 42], ids=lambda slot: f"slot {slot}")
