@@ -289,16 +289,21 @@ def _without_times(verdicts: pa.Table) -> pa.Table:
 def evidence_digests(verdicts: pa.Table) -> Int64s:
     """Return a digest of the evidence of each verdict; it changes if a witness is added or removed.
 
-    And if the number of checks of a copy changes: its properties may have been read before they were written.
+    And if the number of checks of a copy changes: its properties may have been read before they were written; and if
+    the copy that a COMMIT record names becomes known, or doubtful.
     """
     result = np.zeros(verdicts.num_rows, np.uint64)
     for name, mixer in zip(_EVIDENCE, _MIXERS, strict=True):
         lists = verdicts[name].combine_chunks()
         elements = lists.flatten()
         offsets = np.asarray(elements.field("commit_log_offset")).astype(np.uint64)
-        if "checks_count" in [field.name for field in elements.type]:
+        names = [field.name for field in elements.type]
+        if "checks_count" in names:
             checks = np.asarray(pc.fill_null(elements.field("checks_count"), 0)).astype(np.uint64)
             offsets = offsets ^ (checks << np.uint64(48))
+        elif "prepared_transaction_offset" in names:
+            named = np.asarray(pc.fill_null(elements.field("prepared_transaction_offset"), -1)).astype(np.uint64)
+            offsets = offsets ^ ((named + np.uint64(1)) << np.uint64(20))
         mixed = (offsets + np.uint64(1)) * np.uint64(mixer)
         mixed ^= mixed >> np.uint64(31)
         np.add.at(result, np.asarray(pc.list_parent_indices(lists)).astype(np.int64), mixed)
