@@ -14,6 +14,7 @@ from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, dotted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from rmqtx.readers.rocksdb.database_slots import DatabaseSlots, UnknownSlots, slots_after_start
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
@@ -272,7 +273,8 @@ def _database_window(
     if start.log_cut is not None:
         raise UnknownSlots(
             f"{store.root}: its half queue is in RocksDB, and its log is damaged at commit-log offset {start.log_cut}: "
-            "which slots the next start keeps is not known", file=store.root,
+            "which slots the next start keeps is not known",
+            file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
         )  # fmt: skip
     findings: list[Finding] = []
     slots = slots_after_start(store, (HALF_TOPIC, OP_TOPIC), queue_id)
@@ -297,7 +299,7 @@ def _database_window(
         if len(lacking):
             raise UnknownSlots(
                 f"{store.root}: its half queue is in RocksDB, and slot {lacking[0]} of {read.topic}/{queue_id} has no "
-                "record of its own", file=store.root,
+                "record of its own", file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
             )  # fmt: skip
     state = CheckState(
         queue_id, half_cursor, halves.begin, halves.end, op_cursor, ops.begin, ops.end, stored_halves, stored_ops
