@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.brokers import corpus
@@ -72,7 +73,8 @@ def main() -> int:
     names = [name for name in corpus.all_names() if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
     with (
         tempfile.TemporaryDirectory(prefix="rmqtx-campaigns-") as home,
-        ProcessPoolExecutor(options.processes, initializer=_live_in, initargs=(home,)) as pool,
+        # A process that is forked from one with threads may end at once.
+        ProcessPoolExecutor(options.processes, get_context("spawn"), _live_in, (home,)) as pool,
     ):
         listed = pool.map(partial(_cases, options.campaign, options.seed), names)
         cases = [case for part in listed for case in part if fnmatch.fnmatch(str(case), options.only)]
