@@ -34,8 +34,8 @@ PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
 def test_pending_with_and_without_scan_where_old_log_files_have_expired(
     rmqtx: Run, tmp_path: Path, name: str, files: int, status: int
 ) -> None:
-    """What the check has passed is not pending, whatever has left the log: a scan counted it. What the check reads
-    again and nobody can decide was listed by both ways, and only a scan ended with 3.
+    """What the check has passed is not pending, whatever has left the log: a scan counted it. An UNDECIDABLE row that
+    the check reads again was listed by both ways, and only a scan ended with 3.
     """
     root = copy_of(name, tmp_path)
     for file in log_files(root)[:files]:

@@ -323,7 +323,7 @@ EXPECTED: tuple[Expected, ...] = (
         "rounds need no state", "simulate", "a round does not depend on what left the log, and a state does",
         _has_expired,
     ),
-    Expected("expired", "verify", "what expired is no damage, and may have decided a transaction", _has_expired),
+    Expected("expired", "verify", "expired records are not damaged, and may have decided a transaction", _has_expired),
     Expected(
         "played anyway", "next round", "with status 3, simulate plays the rounds as if the broker had started, and "
         "names a half message by what is left of its record", _is_played_anyway,

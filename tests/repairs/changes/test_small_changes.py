@@ -67,7 +67,7 @@ def test_a_file_that_became_shorter_is_copied_to_its_end(tmp_path: Path, monkeyp
 
 
 def test_a_half_changed_store_is_refused_also_if_its_files_have_other_times(store: Path, kept: Path) -> None:
-    """As after `cp -r`: it is no less half changed, and another act would be based on that."""
+    """As after `cp -r`: the store is still half changed, and another act would be based on that."""
     with pytest.raises(Interrupted):
         execute(ROLL_OVER, store, kept, files=Interrupting())
     for file in store.rglob("*"):
@@ -77,7 +77,7 @@ def test_a_half_changed_store_is_refused_also_if_its_files_have_other_times(stor
 
 
 def test_a_file_that_vanished_from_a_half_changed_store_is_named(store: Path, kept: Path) -> None:
-    """It is no result of the interrupted change, so the undo file does not describe this store."""
+    """The interrupted change did not leave it, so the undo file does not describe this store."""
     with pytest.raises(Interrupted):
         execute(ROLL_OVER, store, kept, files=Interrupting())
     (store / CURSORS).unlink()
