@@ -110,7 +110,8 @@ def test_no_broken_output_is_taken_for_a_whole_one(verb: str, number: int, store
 
 
 def sizes(place: Path) -> dict[str, int]:
-    return {str(path.relative_to(place)): path.stat().st_size for path in place.rglob("*") if path.is_file()}
+    """Bytes that files take; those of a sparse file are fewer than its length."""
+    return {str(path.relative_to(place)): path.stat().st_blocks * 512 for path in place.rglob("*") if path.is_file()}
 
 
 def _full(line: Line) -> None:
@@ -153,11 +154,11 @@ def _slow_reader(line: Line) -> None:
 
 def _full_folder(line: Line, verb: str, number: int, store: Path, place: Path, written: dict[str, int]) -> None:
     """The folder of the outputs has room for a part of them."""
-    most = max((size for name, size in written.items() if name != "ledger.db"), default=0)
-    if most < 8192:
+    size_bytes = sum(size for name, size in written.items() if name != "ledger.db")
+    if size_bytes < 8192:
         return
     emptied(place)
-    subprocess.run(["mount", "-o", f"remount,size={most // 2 // 4096 * 4096 + 8192}", str(place)], check=True)
+    subprocess.run(["mount", "-o", f"remount,size={size_bytes // 2 // 4096 * 4096 + 8192}", str(place)], check=True)
     try:
         lined(verb, number, store, place)
         done = run(line.words)
