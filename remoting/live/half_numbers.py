@@ -88,8 +88,18 @@ def live_half_numbers(
         slots[place] = NO_SLOT
         if owner[1] == number:
             shared |= {(number, place), (number, owner[0])}
-    shared |= _named_too_early(kept, numbers, places)
+    shared |= _named_too_early(kept, numbers, places) | _numbered_twice(
+        np.concatenate([numbers, pulled.numbers]), np.concatenate([places, pulled.places])
+    )
     return _as_value(slots, sorted(shared), check_ops, facts.root)
+
+
+def _numbered_twice(numbers: Int64s, places: Int64s) -> set[tuple[int, int]]:
+    """Return the half messages whose number another one has too; 5.0.0 and 5.1.0 do this after a refused message."""
+    halves = np.unique(np.stack([numbers, places]), axis=1)
+    same = halves[0, 1:] == halves[0, :-1]
+    is_shared = np.append(same, False) | np.append(False, same)
+    return set(zip(*halves[:, is_shared].tolist(), strict=True)) if is_shared.any() else set()
 
 
 def owner_of(facts: LiveStore, number: int) -> tuple[int, int] | None:

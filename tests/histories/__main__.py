@@ -6,6 +6,7 @@ Exit status 1 if anything differs. A history that differs is made short, and kep
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
@@ -68,7 +69,7 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100, help="of each release")
     parser.add_argument("--seed", type=int, default=0, help="of the first history; the others count up")
     parser.add_argument("--small", type=int, metavar="STEPS", help="all histories of a small world with so many steps")
-    parser.add_argument("--releases", nargs="+", choices=(*RELEASES, "5.4.0"))
+    parser.add_argument("--releases", nargs="+", help="any from 4.3.0 on; without it the usual ones")
     parser.add_argument("--rocksdb", action="store_true", help="transactions in RocksDB (5.4.0 and later)")
     parser.add_argument("--rocksdb-queues", action="store_true", help="consume queues in RocksDB (5.2.0 and later)")
     parser.add_argument("--processes", type=int, default=2)
@@ -85,6 +86,13 @@ def main() -> int:
     if why_not is not None:
         print(f"no broker can be run: {why_not}", file=sys.stderr)
         return 1
+    for version in options.releases:
+        try:
+            maven.jars(version)
+        except subprocess.CalledProcessError:
+            log = maven.cache_directory() / version / "mvn.log"
+            print(f"Maven has no broker {version}: see {log}", file=sys.stderr)
+            return 1
     begin = time.monotonic()
     results = {version: Result(version) for version in options.releases}
     if options.small is not None:

@@ -241,6 +241,41 @@ def test_an_op_message_before_the_op_cursor_hides_nothing(tmp_path: Path) -> Non
     assert "masked" not in rows["B"]["flags"]
 
 
+def refused(tmp_path: Path, count: int) -> Path:
+    """5.0.0 and 5.1.0 give a refused half message a number but no slot; the next start numbers by slots again.
+
+    So the half messages between them are in the slot before their number, and the last of them and D have the same.
+    """
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    forge.half("A")
+    slots.append(b"")
+    for number in range(count):
+        forge.half(f"B{number}")
+    slots.remove(b"")
+    forge.half("D")
+    return forge.write()
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_two_slots_with_half_messages_of_one_number_are_seen_live_too(count: int, tmp_path: Path) -> None:
+    """The flag was missing live, so an act did not know that its op message would end the check of both."""
+    store = open_store(refused(tmp_path, count))
+    columns = ["transaction_id", "state", "reason_code"]
+    files = audit([store], settings).table()
+    with FakeServer(StoreBroker(store, settings(store), "5.1.0")) as server, Client() as client:
+        broker = Broker(client, server.address, "b", "c")
+        every, listed = live.audit([broker]), live.pending([broker])
+        assert every.table().select(columns).to_pylist() == files.select(columns).to_pylist()
+        rows = every.table().to_pylist()
+        shown = [live.show([broker], row["transaction_id"]).table().to_pylist() for row in rows]
+    shared = {row["transaction_id"] for row in files.to_pylist() if "number_shared" in row["flags"]}
+    assert shared == {f"B{count - 1}", "D"}
+    for reading in (rows, listed.table().to_pylist(), [row for each in shown for row in each]):
+        assert {row["transaction_id"] for row in reading if "number_shared" in row["flags"]} == shared
+    assert "half-number-taken" in {finding.code for finding in every.findings}
+
+
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
     assert shared_ranges([(0, 9), (10, 20)]) == []
     assert shared_ranges([(0, 9), (0, 3), (9, 9)]) == [(0, 3), (9, 9)]
