@@ -31,6 +31,7 @@ from rmqtx.verdicts.startup.started_queues import queue_reach
 
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
+_SLOTS_AT_ONCE = 1 << 16
 #: How far after the apparent end of a log records are searched for.
 _BEHIND_END_BYTES = 1 << 20
 #: How much of a log behind its queues is searched for half and op messages.
@@ -140,17 +141,22 @@ def require_sound_bodies(block: Block, from_offset: int) -> None:
         raise Untrusted(f"the body of the record at byte {wrong[0, 0]} of {read.file} does not match its CRC")
 
 
-def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:
+def require_order_before(queue: Queue, number: int, log: SegmentedLog, begin: int | None = None) -> None:
     """Require that the slots before `number`, which a binary search skipped, are sound and in log order.
 
-    The slot right before must point to its record: a slot with a damaged place seems to lie before the search result.
+    `begin`: the first slot that is examined; without it, only some slots right before `number` are. The slot right
+    before must point to its record: a slot with a damaged place seems to lie before the search result.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     findings_before = len(queue.findings)
-    places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
-    if len(queue.findings) > findings_before or (np.diff(places) <= 0).any():
-        raise Untrusted(f"the queue of {queue.topic} has invalid slots before {number}")
+    begin = max(queue.first_offset, (number if begin is None else begin) - _SLOTS_BEFORE)
+    last = -1
+    for first in range(begin, number + 1, _SLOTS_AT_ONCE):
+        places = queue.read(first, min(first + _SLOTS_AT_ONCE, number + 1))[1]
+        if len(queue.findings) > findings_before or (np.diff(places, prepend=last) <= 0).any():
+            raise Untrusted(f"the queue of {queue.topic} has invalid slots before {number}")
+        last = int(places[-1]) if len(places) else last
     for place in queue.read(max(queue.min_offset, number - 1), number)[1].tolist():
         block = block_at(log, place)
         if block is None or not block.topic_is(queue.topic)[0] or block.header("queue_offset")[0] != number - 1:

@@ -176,6 +176,7 @@ class DerivedFiles:
         Shape: for each known identity: id → real topic. The index is read once for all.
         """
         self._is_lookup = True
+        self._require_own_window()
         at_offsets: dict[str, int | None] = dict.fromkeys(identities)
         for identity in identities:
             if (offset := offset_of(identity)) is not None:
@@ -231,6 +232,18 @@ class DerivedFiles:
         holes = [f for f in self._store.findings if f.code in ("segment-gap", "segment-overlap", "segment-size")]
         if holes:
             raise Untrusted(f"the files of the commit log do not join (finding {holes[0].code})")
+
+    def _require_own_window(self) -> None:
+        """Require that the half queue goes on in the order of the log from the check cursor on, up to its last record.
+
+        Slots that lead to half messages before them, as of a file that was copied, have numbers that no record has.
+        """
+        queue = self._half_queue
+        if not queue.exists:
+            return
+        end, cursor = queue.max_offset, (self._facts.cursors.half or {}).get(0, queue.min_offset)
+        begin = max(cursor, end - WINDOW_SLOTS_MAX) if self._store.is_remote else cursor
+        require_order_before(queue, end, self._log, min(begin, end))
 
     def _require_cursors_in_queues(self) -> None:
         """Require that both queues reach the check's cursors: behind the end of the op queue, decisions are missing."""

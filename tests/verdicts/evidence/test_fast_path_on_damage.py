@@ -20,7 +20,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.model.predicted import open_rows
-from tests.forge.damage import flip_byte, log_files, queue_files, records_in
+from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files, records_in
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import judged
@@ -367,3 +367,32 @@ def test_log_that_is_cut_before_the_half_cursor(tmp_path: Path) -> None:
     assert hanging.table().to_pylist() == open_ones.to_pylist()
     assert errors(hanging)
     assert open_ones.num_rows
+
+
+def _double(file: Path) -> None:
+    """The file of a queue, once more under the name of the next one."""
+    shutil.copyfile(file, file.with_name(f"{int(file.name) + file.stat().st_size:020d}"))
+
+
+def _double_without_room(file: Path) -> None:
+    """The same behind a full file, so that no slot without a record is between them."""
+    data = file.read_bytes()
+    used = data[: len(data.rstrip(b"\0")) // SLOT_BYTES * SLOT_BYTES]
+    file.write_bytes(used)
+    file.with_name(f"{len(used):020d}").write_bytes(used)
+
+
+@pytest.mark.parametrize("damage", [_double, _double_without_room])
+@pytest.mark.parametrize("name", rest_is_slow(["cursoredited-5.1.4", "killed-5.5.0", "busystop-4.9.7"], 2))
+def test_slots_that_lead_to_earlier_half_messages(name: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
+    """By these slots, records are lost and the check reads copies again: `show` read only the slots of its own copies,
+    and had a state, no flag or no event, with status 0.
+    """
+    root = copy_of(name, tmp_path)
+    damage(queue_files(root, HALF_TOPIC)[-1])
+    columns = ["transaction_id", "state", "flags", "reason_code", "advice", "next_event"]
+    rows = audit([open_store(root)], settings_of(name)).table().select(columns).to_pylist()
+    for row in rows:
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"])
+        assert shown.table().select(columns).to_pylist() == [row]
+        assert errors(shown)
