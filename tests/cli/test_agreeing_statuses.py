@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from tests.forge.damage import (
     zero_bytes,
 )
 from tests.forge.stores import copy_of
+from tests.verdicts.truth import judged
 
 PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
 
@@ -121,3 +124,62 @@ def test_a_log_file_that_a_start_does_not_load(rmqtx: Run, tmp_path: Path, name:
     begin = int(files[len(files) // 2].name)
     cut = [row for row in rows if all(copy["commit_log_offset"] >= begin for copy in row["half_copies"])]
     assert len(files) == 1 or {row["next_event"] for row in cut} == {"cut"}
+
+
+def _renamed(file: Path) -> Path:
+    return file.rename(file.with_name("00000000040543225471"))
+
+
+def _copied(file: Path) -> Path:
+    return shutil.copyfile(file, file.with_name(f"{file.stat().st_size + 7:020d}"))
+
+
+@pytest.mark.parametrize("topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"])
+@pytest.mark.parametrize("changed", [_renamed, _copied])
+@pytest.mark.parametrize("name", ["controller-5.1.4", "killed-4.9.7"])
+def test_a_queue_file_whose_name_is_no_place_of_a_slot(
+    rmqtx: Run, tmp_path: Path, name: str, changed: Callable[[Path], Path], topic: str
+) -> None:
+    """Only the commands that read the queue by its cursor reported the file: `simulate`, and `pending` without a scan.
+    `verify`, `audit` and `pending --scan` left it out.
+    """
+    root = copy_of(name, tmp_path)
+    file = changed(queue_files(root, topic)[0])
+    given = ("--broker-version", name.rpartition("-")[2], "--verbose", "--format", "jsonl")
+    for command in (("verify",), ("audit",), ("pending",), ("pending", "--scan"), ("simulate",)):
+        one = rmqtx(*command, root, *given)
+        assert one.status == (1 if command == ("verify",) else 3), command
+        assert any(
+            "slot-invalid" in line and file.name in line and "multiple of 20" in line
+            for line in (one.out + one.err).splitlines()
+        ), command
+
+
+def test_a_queue_of_consumers_whose_name_is_no_place_of_a_slot(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path)
+    file = _renamed(queue_files(root, "orders")[0])
+    one = rmqtx("verify", root, "--broker-version", "5.3.3", "--format", "jsonl")
+    found = [row for row in map(json.loads, one.out.splitlines()) if row["file"] == str(file)]
+    assert (one.status, [row["code"] for row in found]) == (1, ["slot-invalid"])
+
+
+@pytest.mark.parametrize(("name", "part"), [
+    ("statetable-3.1.4", "PGROUP"), ("rocksdb-5.4.0", "PGROUP"), ("rocksdb-5.4.0", "REAL_TOPIC"),
+    ("rocksdb-5.4.0", "UNIQ_KEY"),
+])
+def test_an_open_record_of_a_table_whose_properties_cannot_be_read(
+    rmqtx: Run, tmp_path: Path, name: str, part: str
+) -> None:
+    """The end of a property's value is damaged, so the value runs on: `simulate` of a state table or of transactions in
+    RocksDB asked the producer of this transaction, with status 0.
+    """
+    row = next(row for row in judged(name).to_pylist() if row["state"] == "PENDING" and row["half_copies"])
+    root = copy_of(name, tmp_path)
+    place = row["half_copies"][-1]["commit_log_offset"]
+    file = max(one for one in log_files(root) if int(one.name) <= place)
+    data, at = file.read_bytes(), place - int(file.name)
+    value = data.index(part.encode() + b"\x01", at)
+    flip_byte(file, data.index(b"\x02", value), 1)
+    for command in ("simulate", "pending", "audit"):
+        one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
+        assert (one.status, "half-unreadable" in one.err) == (3, True), command

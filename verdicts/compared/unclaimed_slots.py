@@ -33,7 +33,7 @@ from rmqtx.readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from rmqtx.readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS, gaps_as, is_well_named, misnamed, used_end
 from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.compared.losses import meaning_of_mismatch
@@ -126,6 +126,7 @@ class QueueComparison:
         self._ranges = log
         self._log = store.log()
         self._parts = _Parts(parts)
+        self._in_files = {(kind, *name) for kind in (SIMPLE, BATCH) for name in store.queues(kind)}
         self._bounds_in_rocksdb = queue_bounds(store, []) if store.has_rocksdb_queues else {}
         offsets, numbers = (self._parts.records[RECORD_COLUMNS.index(name)] for name in ("offsets", "numbers"))
         self._spans = self._parts.spans() if is_partial else {}
@@ -155,11 +156,7 @@ class QueueComparison:
             self._log.close()
 
     def _names(self) -> list[QueueName]:
-        here = {
-            (kind, topic_bytes(topic), number)
-            for kind in (SIMPLE, BATCH)
-            for topic, number in self._store.queues(kind)
-        }
+        here = {(kind, topic_bytes(topic), number) for kind, topic, number in self._in_files}
         return sorted(
             name for name in here | self._parts.names.keys() if self._topics is None or name[1] in self._topics
         )
@@ -171,9 +168,12 @@ class QueueComparison:
 
     def _of_queue(self, queue: _Queue) -> Iterator[Finding]:
         kind, topic, queue_id = queue.name
-        if queue.files.exists:
-            text = topic_text(topic)
-            yield from gaps_as("queue-gap", self._store.queue_segments(text, queue_id, kind)[1])
+        if (kind, topic_text(topic), queue_id) in self._in_files:
+            segments, gaps = self._store.queue_segments(topic_text(topic), queue_id, kind)
+            yield from gaps_as("queue-gap", gaps) if queue.files.exists else ()
+            for segment in segments:
+                if not is_well_named(segment, queue.files.layout):
+                    yield misnamed(self._store, segment, queue.files.layout, _CODES[_INVALID])
         try:
             queue.used_end = used_end(queue.files.segments, queue.files.layout)
             if self._only_ends:
