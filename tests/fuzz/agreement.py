@@ -34,7 +34,7 @@ __all__ = ["cases_of", "play"]
 cases_of = any_file.cases_of
 DAMAGES_MAX = 3
 #: Ids that `show` is asked about.
-SHOWN_MAX = 2
+SHOWN_MAX = 4
 RESERVED_HOURS = 87_600
 _ROWS = ("--all-open", "--verbose", "--format", "jsonl")
 #: Command lines, to which the store is appended; `show` is asked after `audit`, which gives the ids.

@@ -426,7 +426,9 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot, *, is_st
     is_refuted = around is not None or (is_stale and sound is None)
     if is_elsewhere or is_refuted:  # then the slot is damaged, or of an older log: no byte is missing
         return is_refuted
-    what = f"slot {number} of {topic} points to commit-log offset {offset}, where no record of this topic begins"
+    has_another_number = sound is not None and bool(sound.topic_is(topic)[0])
+    there = "the record has another queue offset" if has_another_number else "no record of this topic begins"
+    what = f"slot {number} of {topic} points to commit-log offset {offset}, where {there}"
     missing = MissingRange(store.root, offset, end, what)
     if block is None:
         result.ranges.append(missing)

@@ -390,8 +390,10 @@ def test_slots_that_lead_to_earlier_half_messages(name: str, damage: Callable[[P
     """
     root = copy_of(name, tmp_path)
     damage(queue_files(root, HALF_TOPIC)[-1])
-    columns = ["transaction_id", "state", "flags", "reason_code", "advice", "next_event"]
+    columns = ["transaction_id", "state", "flags", "reason_code", "advice", "next_event", "reason"]
     rows = audit([open_store(root)], settings_of(name)).table().select(columns).to_pylist()
+    doubts = [row["reason"] for row in rows if row["reason_code"] == "log_missing"]
+    assert all("where the record has another queue offset" in doubt for doubt in doubts)
     for row in rows:
         shown = show([open_store(root)], settings_of(name), row["transaction_id"])
         assert shown.table().select(columns).to_pylist() == [row]
