@@ -183,3 +183,19 @@ def test_an_open_record_of_a_table_whose_properties_cannot_be_read(
     for command in ("simulate", "pending", "audit"):
         one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
         assert (one.status, "half-unreadable" in one.err) == (3, True), command
+
+
+@pytest.mark.parametrize("field", ["born_time_ms", "store_time_ms"])
+@pytest.mark.parametrize("name", ["statetable-3.1.4", "rocksdb-5.4.0"])
+def test_an_open_record_of_a_table_with_a_time_that_no_clock_shows(
+    rmqtx: Run, tmp_path: Path, name: str, field: str
+) -> None:
+    """The check of transactions in RocksDB computes its age from this time; `simulate` ended with 0."""
+    row = next(row for row in judged(name).to_pylist() if row["state"] == "PENDING" and row["half_copies"])
+    root = copy_of(name, tmp_path)
+    place = row["half_copies"][-1]["commit_log_offset"]
+    file = max(one for one in log_files(root) if int(one.name) <= place)
+    flip_byte(file, place - int(file.name) + AT[field], 0x80)
+    for command in ("simulate", "pending", "audit"):
+        one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
+        assert (one.status, "record-header" in one.err) == (3, True), command

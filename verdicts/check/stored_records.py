@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
+from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules, word_crc_findings
 from rmqtx.readers.log.op_messages import parse_op_bodies
 from rmqtx.readers.log.properties import (
     CHECK_TIMES,
@@ -23,7 +24,9 @@ from rmqtx.readers.log.properties import (
     UNIQ_KEY,
 )
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int64s, integers
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.check.check_rules import CheckRules
@@ -38,6 +41,13 @@ _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
 #: The value of an absent property in a column.
 ABSENT = np.iinfo(np.int64).min
+
+
+def impossible_values(block: Block, store: str) -> Iterator[Finding]:
+    """Return a finding for each impossible value in half or op messages on which what a check does may depend."""
+    yield from broken_rules(block, store, TIME_RULES)
+    yield from word_crc_findings(block, store)
+    yield from unreadable_copies(block, store)
 
 
 @dataclass(slots=True)

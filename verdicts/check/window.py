@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules, word_crc_findings
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, dotted
@@ -41,6 +39,7 @@ from rmqtx.verdicts.check.stored_records import (
     StoredOps,
     are_askable,
     halves_of_records,
+    impossible_values,
     ops_of_records,
 )
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
@@ -502,10 +501,7 @@ class _Records:
         """Return the records with their slot numbers; impossible values become findings."""
         for block, numbers in records_of(store, self.slots):
             self.own_numbers.append(numbers_of_own(block, numbers, self.topic, self.queue_id))
-            findings += broken_rules(block, store.root, TIME_RULES)
-            findings += word_crc_findings(block, store.root)
-            if self.topic == HALF_TOPIC:
-                findings += unreadable_copies(block, store.root)
+            findings += impossible_values(block, store.root)
             if self.kept is not None:
                 self.kept.append(block)
             yield block, numbers

@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.header_doubts import header_findings
-from rmqtx.readers.log.header_rules import word_crc_findings
 from rmqtx.readers.log.op_messages import rocksdb_marks
 from rmqtx.readers.log.prepared_records import NO_HASH, OldRecords
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_layout import PREPARED
-from rmqtx.readers.log.torn_properties import unreadable_copies
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.findings import Finding, one_by_one
@@ -35,6 +33,7 @@ from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlo
 from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.stored_records import impossible_values
 from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
 from rmqtx.verdicts.simulation.beside_simulated import TIMER_INTERVAL_MS, BesideSimulated
 
@@ -291,8 +290,7 @@ def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, in
     for block in blocks:  # the header that identifies a record may be damaged
         halves = halves_of(block, store.root, JUDGED_HALVES)
         found.findings.extend(header_findings(block, {"halves": halves}, store.root))
-        found.findings.extend(word_crc_findings(block, store.root))
-        found.findings.extend(unreadable_copies(block, store.root))
+        found.findings.extend(impossible_values(block, store.root))
     rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
     unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
     if unmet:
