@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, needed
-from rmqtx.readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx.readers.model.errors import BadRequest, BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.file_systems import files_of
 from rmqtx.readers.store.store import BEGUN_MARK
@@ -24,7 +25,7 @@ from rmqtx.repairs.changes.apply_edits import differs, not_between
 from rmqtx.repairs.changes.edits import Edit, real_file
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of_new
 from rmqtx.repairs.changes.fingerprints import differences, fingerprint
-from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UndoFile, read_undo_file
+from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, STATES, UNDOING, UndoFile, read_undo_file
 
 _MARK_BYTES_MAX = 1 << 16
 _FORM = JsonForm(
@@ -154,3 +155,15 @@ def times_of(edits: Sequence[Edit], root: Path) -> dict[str, int]:
     """Times of the changed files that exist. Units: nanoseconds."""
     files = {edit.path: real_file(root, edit.path) for edit in edits}
     return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}
+
+
+def undo_file_exists(file: Path) -> RmqtxError:
+    """Return the error for a new undo file that exists already; it names the commands that finish begun changes."""
+    try:
+        state = read_undo_file(Path(os.path.realpath(file))).state
+    except (FormatError, UnreadableFile):
+        return BadRequest(f"{file} exists already", advice="give a new undo file")
+    what = f"{file} exists already: {STATES[state]}"
+    if state in (APPLYING, UNDOING):
+        return UnsafeStore(what, file=file, advice=commands_to_finish(file))
+    return BadRequest(what, advice="give a new undo file")

@@ -1,6 +1,7 @@
 """Drafts of plans: a step for each transaction that passes the guards, and why the others have none.
 
 A step is also compared with the transaction when it is applied: it must be unchanged.
+`KnownPlan` is a plan file as receipts name it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
@@ -23,9 +26,9 @@ from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
-from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanStore, RecordPlace, Step
+from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanStore, RecordPlace, Step, parse_plan
 from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, fingerprint, step_of
-from rmqtx.repairs.receipts.receipts import whoever
+from rmqtx.repairs.receipts.receipts import Receipt, whoever
 from rmqtx.verdicts.audit.provenance import Provenance, StoreProvenance, tool
 from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
 
@@ -259,3 +262,45 @@ def _place(record: NamedRecord | None, copies: Sequence[Copy]) -> RecordPlace | 
         return None if record is None else record.place()
     newest = newest_first(copies)[0]
     return RecordPlace(newest.store, newest.queue_id, newest.queue_offset, newest.commit_log_offset, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlan:
+    """A plan file as receipts name it."""
+
+    file: Path
+    plan: Plan
+    text: bytes
+
+    @property
+    def digest(self) -> str:
+        """The digest by which receipts name it."""
+        return digest_of(self.text)
+
+    def known_as(self, approved_by: str | None) -> dict[str, str | None]:
+        """The plan in receipts: file, digest, authors and approver."""
+        return {
+            "file": str(self.file), "digest": self.digest, "written_by": ", ".join(self.plan.written_by) or None,
+            "approved_by": approved_by,
+        }  # fmt: skip
+
+    @classmethod
+    def read(cls, file: Path) -> KnownPlan:
+        """Read the file.
+
+        Raises: UnreadableFile; BadText.
+        """
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
+        return cls(file, parse_plan(text, str(file)), text)
+
+    def is_of(self, receipt: Receipt) -> bool:
+        """Whether a receipt is of a run of this plan."""
+        return digest_in(receipt) == self.digest
+
+
+def digest_in(receipt: Receipt) -> str | None:
+    """The digest of the plan that a receipt names."""
+    return None if receipt.plan is None else receipt.plan.get("digest")

@@ -24,8 +24,7 @@ from rmqtx.repairs.acts.orders import CheckedAct, Conduct
 from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.approval import approval
-from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted, plan_of
-from rmqtx.repairs.plans.known_plan import KnownPlan
+from rmqtx.repairs.plans.draft_plan import KnownPlan, PlanDraft, drafted, plan_of
 from rmqtx.repairs.plans.plan_sources import AskedAs, PlanSource, rows_for, selectable
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal

@@ -15,7 +15,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.file_preconditions import require_known_release
 from rmqtx.repairs.changes.execution import Destination
-from rmqtx.repairs.changes.undo_states import undo_file_exists
+from rmqtx.repairs.changes.in_progress_mark import undo_file_exists
 from rmqtx.repairs.plans.plan_sources import FilePlanSource
 
 

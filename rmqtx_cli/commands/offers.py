@@ -19,9 +19,9 @@ from rmqtx.verdicts.ledger.reconcile import RECONCILED
 from rmqtx.verdicts.proofs.proving import PROVED
 from rmqtx.verdicts.transactions.diff import DIFFERENCES
 from rmqtx_cli.commands.all_views import all_views
+from rmqtx_cli.commands.reading.schema import DECLARED_TABLES
 from rmqtx_cli.options.columns import ALSO_CALLED
 from rmqtx_cli.output.derived_columns import derived_columns
-from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.stores_table import STORES

@@ -10,7 +10,7 @@ from rmqtx.readers.broker_logs.line_kinds import KINDS, LineKind
 from rmqtx.readers.model.releases import ALWAYS, Version, dotted
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS, StorePath
 from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
 _FIELD_NAMES = {

@@ -29,13 +29,13 @@ ALSO_CALLED = {"deadline": "discard_at_ms"}
 def value_lists() -> dict[str, tuple[str, ...]]:
     """Return the lists by the name in the metadata `words` of a column; metadata `values` contains a list itself."""
     # The rules of all causes: most command lines have no condition.
-    from rmqtx.verdicts.causes import register, strengths
+    from rmqtx.verdicts.causes import strengths
     from rmqtx.verdicts.transactions import flags, reason_codes
 
     return {
         "states": tuple(STATES), "flags": tuple(flags.FLAGS),
         "advice": tuple(ADVICE), "reasons": tuple(reason_codes.REASONS), "findings": tuple(KINDS),
-        "causes": tuple(register.CAUSES), "causes_found": tuple(strengths.cause_words()),
+        "causes": tuple(strengths.CAUSES), "causes_found": tuple(strengths.cause_words()),
     }
 
 

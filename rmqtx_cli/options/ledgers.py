@@ -24,7 +24,7 @@ from rmqtx.verdicts.ledger.join import SEPARATOR, LedgerFit, LedgerTerms, Match,
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.options.filters import Filter, parse_filter, tokens
-from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
+from rmqtx_cli.options.ledger_options import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count, escaped
 

@@ -10,8 +10,8 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.options.ledger_options import JDBC
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.logins import JDBC
 from rmqtx_cli.options.options import RateOption, TracedStoreOptions, VoiceOptions
 
 TransactionTableOption = Annotated[

@@ -52,7 +52,7 @@ from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, SETTING_
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
 from rmqtx.verdicts.causes.cause import STRENGTHS
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.export.export import EXPORTED
 from rmqtx.verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS

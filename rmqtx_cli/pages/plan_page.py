@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 from rmqtx.repairs.plans.apply_plan import StepWord, progress_of
-from rmqtx.repairs.plans.known_plan import KnownPlan, digest_in
+from rmqtx.repairs.plans.draft_plan import KnownPlan, digest_in
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text

@@ -14,7 +14,7 @@ from rmqtx.readers.broker_logs.log_lines import LogReading, reading_of
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.audit.logged_events import Event, LoggedEvents
 from rmqtx.verdicts.causes.judging import Judging
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.model.group_habits import Habits
 from rmqtx.verdicts.model.log_evidence import LogEvidence, LogGathering
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence

@@ -16,8 +16,8 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.repairs.acts.file_medium import FileMedium
 from rmqtx.repairs.acts.file_preconditions import require_known_release, require_stopped_master
 from rmqtx.repairs.changes.execution import Destination
+from rmqtx.repairs.changes.in_progress_mark import undo_file_exists
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
-from rmqtx.repairs.changes.undo_states import undo_file_exists
 from rmqtx.repairs.plans.plan_sources import identities
 from rmqtx.verdicts.audit.lookups import show
 from rmqtx_cli.options.act_options import OfflineOptions

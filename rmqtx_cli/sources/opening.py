@@ -29,7 +29,7 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.outputs import refuse_inside as refuse_inside
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.store_roots import unnamed_logs
-from rmqtx_cli.options.logins import PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
+from rmqtx_cli.options.ledger_options import PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.words import say

@@ -16,7 +16,7 @@ from rmqtx.spark_tasks.session.errors import translated, translated_batches
 from rmqtx.spark_tasks.session.tasks import results, sizes_for
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.options.engine import EngineOptions
-from rmqtx_cli.options.logins import login
+from rmqtx_cli.options.ledger_options import login
 
 if TYPE_CHECKING:
     import pyarrow as pa

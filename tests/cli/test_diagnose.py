@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx_cli.manual.list_pages import filled
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files

@@ -19,9 +19,8 @@ from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
 from rmqtx.verdicts.model.verdict_words import STATES
 from rmqtx_cli.commands import offers
 from rmqtx_cli.commands.declared.data import SchemaFormat
-from rmqtx_cli.commands.reading.schema import columns_of, odcs_text, unit_of
+from rmqtx_cli.commands.reading.schema import DECLARED_TABLES, columns_of, odcs_text, unit_of
 from rmqtx_cli.output.derived_columns import derived_columns
-from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
 from rmqtx_cli.words.command_names import LINES
 from tests.cli.conftest import Run
 
@@ -221,7 +220,7 @@ def test_all_tables_that_commands_list_are_declared() -> None:
     for info in pkgutil.walk_packages(rmqtx_cli.commands.__path__, "rmqtx_cli.commands."):
         for name, value in vars(importlib.import_module(info.name)).items():
             if isinstance(value, pa.Schema):
-                assert value in DECLARED_TABLES.values(), f"list {info.name}.{name} in pages/declared_tables.py"
+                assert value in DECLARED_TABLES.values(), f"list {info.name}.{name} in DECLARED_TABLES"
     for command in (*LINES, *kinds):
         assert set(offers.columns(command)) - set(derived_columns(TRANSACTIONS)) <= known, command
     assert set(offers.tables()) == set(DECLARED_TABLES) > set(ALL_TABLES)

@@ -17,11 +17,11 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import findings_table
 from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 from rmqtx.readers.store.checkpoint import read_checkpoint
-from rmqtx.readers.store.segment_table import read_segments
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.readers.traces.trace_lines import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema
+from rmqtx.spark_tasks.source.derived_scans import read_segments
 from rmqtx.spark_tasks.source.read_options import Settings, parse_options
 from rmqtx.verdicts.audit.local_audit import audit
 

@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
-from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count, Example
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.groups import GroupCauses
-from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.strengths import Applied, applied, applied_to_each
+from rmqtx.verdicts.causes.groups import EXAMPLES_MAX, Count, Example, GroupCauses
+from rmqtx.verdicts.causes.strengths import CAUSES, Applied, applied, applied_to_each
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
 from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, State, Strength

@@ -12,9 +12,20 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.causes import (
+    broker_logs,
+    checks,
+    clients,
+    op_messages,
+    other_designs,
+    proxies,
+    roles,
+    second_decisions,
+    shared_groups,
+    traces,
+)
 from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.model.store_evidence import TRACE, StoreEvidence
 from rmqtx.verdicts.model.verdict_words import Strength
 
@@ -178,3 +189,10 @@ def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, Strength]]:
         (store, value.removesuffix(mark), Strength.COULD_EXPLAIN if value.endswith(mark) else Strength.EXPLAINS): count
         for (store, value), count in counted.items()
     })
+
+
+_FAMILIES = (
+    second_decisions, checks, op_messages, roles, clients, broker_logs, other_designs, proxies, shared_groups, traces,
+)  # fmt: skip
+
+CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

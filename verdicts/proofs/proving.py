@@ -23,7 +23,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.proofs import merkle
+from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import VALUES, ProofReader, ProofVerdict, ProofWitness, ShownSetting, StoreFacts
 from rmqtx.verdicts.proofs.writing import KINDS, PROOF_COLUMNS, leaves_of, settings_shown, small_files
 
@@ -270,7 +270,7 @@ def _trees(reader: ProofReader, copies: Sequence[_Copy], *, is_whole: bool) -> I
         except (ValueError, IndexError):
             yield _row(Result.DIFFERS, None, "tree", None, reader.file, actual="a leaf or a segment that cannot be")
             continue
-        roots.append(merkle.root(leaves))
+        roots.append(proof_file.root(leaves))
         segment = next((one for one in copy.store.commit_log if one.base_offset == named["base_offset"]), None)
         if not is_whole or segment is None:
             continue
@@ -280,9 +280,9 @@ def _trees(reader: ProofReader, copies: Sequence[_Copy], *, is_whole: bool) -> I
             if given != mine:
                 yield _row(Result.DIFFERS, None, "tree", copy.store.root, named["file"], chunk * size, size,
                            expected=given.hex(), actual=mine.hex())
-    if merkle.root(roots).hex() != reader.end["merkle_root"]:
+    if proof_file.root(roots).hex() != reader.end["merkle_root"]:
         yield _row(Result.DIFFERS, None, "tree", None, reader.file, expected=reader.end["merkle_root"],
-                   actual=merkle.root(roots).hex())
+                   actual=proof_file.root(roots).hex())
 
 
 def _key(transaction_id: str, store: int | None) -> tuple[str, int | None]:

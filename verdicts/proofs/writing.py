@@ -31,7 +31,7 @@ from rmqtx.verdicts.audit.provenance import small_file_facts, tool
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx.verdicts.proofs import merkle
+from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import (
     PROOF_VERSION,
     VALUES,
@@ -122,13 +122,13 @@ class ProofWriter:
             for number, segment in enumerate(store.store.commit_log):
                 chunks = None if self._is_whole else sorted(store.chunks.get(number, ()))
                 leaves = leaves_of(segment, chunks)
-                roots.append(merkle.root(leaves))
+                roots.append(proof_file.root(leaves))
                 out.entries([as_line({
                     "store": store.number, "segment": number, "chunk_bytes": CHUNK_BYTES, "chunks": chunks,
                     "leaves": [one.hex() for one in leaves],
                 })])
             store.close()
-        out.end(merkle.root(roots).hex(), self.verdicts_count)
+        out.end(proof_file.root(roots).hex(), self.verdicts_count)
 
     def _begun(self, reading: VerdictReading) -> ProofStream:
         """The head is written with the first verdict: what is missing from the logs is known then."""
@@ -287,7 +287,7 @@ def leaves_of(segment: Segment, chunks: Sequence[int] | None, size_bytes: int = 
     with segment.open() as file, ThreadPoolExecutor(2) as pool:
 
         def hashed(number: int) -> bytes:
-            return merkle.leaf(file.read(number * size_bytes, size_bytes))
+            return proof_file.leaf(file.read(number * size_bytes, size_bytes))
 
         return list(pool.map(hashed, numbers))
 

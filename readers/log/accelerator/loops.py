@@ -21,8 +21,7 @@ from numba import njit, types
 from numba.extending import register_jitable
 
 from rmqtx.readers.log.accelerator.columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
-from rmqtx.readers.log.accelerator.texts import codes, text_views, texts
-from rmqtx.readers.log.accelerator.words import LANES, lowest_bit, separators, word
+from rmqtx.readers.log.accelerator.texts import LANES, codes, lowest_bit, separators, text_views, texts, word
 from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,

@@ -27,8 +27,7 @@ from rmqtx_cli.output.streams import PRIVATE, written_whole
 from rmqtx_cli.report.comparison import Earlier, counted
 from rmqtx_cli.report.document import Document
 from rmqtx_cli.report.gathering import REPORT_COLUMNS, Facts, Gathered, add_reading, gathered, shown_transactions
-from rmqtx_cli.report.page import report_of_stores, report_of_transactions
-from rmqtx_cli.report.rendering import rendered
+from rmqtx_cli.report.rendering import rendered, report_of_stores, report_of_transactions
 from rmqtx_cli.sources.broker_logs import BrokerLogs, check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
 from rmqtx_cli.sources.proofs import Proving

@@ -14,14 +14,17 @@ import yaml
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
+from rmqtx.readers.model.tables import ALL_TABLES, LIVE_TRANSACTIONS, VERDICT_CHANGES
+from rmqtx.repairs.changes.undo_files import EDITS
+from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
+from rmqtx.verdicts.growing.table_step import VERDICTS
 from rmqtx_cli.commands.declared.data import SchemaCommand, SchemaFormat
 from rmqtx_cli.options.columns import closed_values
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, RowForm
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
 from rmqtx_cli.pages.columns_table import COLUMNS, view
-from rmqtx_cli.pages.declared_tables import DECLARED_TABLES
-from rmqtx_cli.pages.glossary import meaning_of
+from rmqtx_cli.pages.glossary import RESULT_TABLES, meaning_of
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count, escaped
 
@@ -221,3 +224,10 @@ def _logical(kind: pa.DataType) -> str:
         "object": lambda one: pa.types.is_struct(one) or pa.types.is_map(one),
     }  # fmt: skip
     return next((name for name, is_it in tests.items() if is_it(kind)), "string")
+
+
+#: Those that `rmqtx explain` explains, and others whose columns other tables have too.
+DECLARED_TABLES = {
+    **ALL_TABLES, **RESULT_TABLES, "live_transactions": LIVE_TRANSACTIONS, "growing_verdicts": VERDICTS,
+    "verdict_changes": VERDICT_CHANGES, "edits": EDITS, "cursor_effects": CURSOR_EFFECTS,
+}  # fmt: skip

@@ -12,7 +12,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.approval import approval
-from rmqtx.repairs.plans.known_plan import KnownPlan
+from rmqtx.repairs.plans.draft_plan import KnownPlan
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.recheck import record_recheck

@@ -13,7 +13,7 @@ from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
-from rmqtx.repairs.plans.known_plan import KnownPlan
+from rmqtx.repairs.plans.draft_plan import KnownPlan
 from rmqtx.repairs.receipts.act_words import OUTCOMES, ActKind, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, Receipt, table

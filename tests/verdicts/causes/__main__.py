@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from tests.brokers import corpus
 from tests.conftest import one_moment
 from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of

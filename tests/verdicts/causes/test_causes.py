@@ -21,8 +21,7 @@ from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.judging import store_evidence
-from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, have_causes, with_causes
+from rmqtx.verdicts.causes.strengths import CAUSES, cause_counts, cause_words, have_causes, with_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, TRACE, StoreEvidence
 from tests.brokers import corpus

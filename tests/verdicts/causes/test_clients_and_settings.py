@@ -12,7 +12,7 @@ import pytest
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import NONE, PROVES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.model.verdict_words import State
 from tests.brokers import corpus
 from tests.forge.stores import opened

@@ -13,7 +13,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import FITS
 from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from tests.forge.stores import copy_of, opened
 from tests.verdicts.causes.diagnosed import strengths
 

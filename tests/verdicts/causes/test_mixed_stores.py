@@ -15,7 +15,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import FITS, PROVES
 from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from tests.brokers import corpus
 from tests.forge import volume
 from tests.forge.stores import opened

@@ -12,7 +12,7 @@ from rmqtx.verdicts.causes.cause import VALUES, all_hold, need
 from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.judging import store_evidence
-from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 from tests.forge.stores import opened

@@ -16,8 +16,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import FITS
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.strengths import applied
+from rmqtx.verdicts.causes.strengths import CAUSES, applied
 from rmqtx.verdicts.model.store_evidence import SOURCES
 from tests.brokers import corpus
 from tests.forge.stores import opened

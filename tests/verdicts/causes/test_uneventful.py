@@ -7,8 +7,7 @@ import pytest
 
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.register import CAUSES
-from rmqtx.verdicts.causes.strengths import supports_of
+from rmqtx.verdicts.causes.strengths import CAUSES, supports_of
 from rmqtx.verdicts.model.verdict_words import State
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of

@@ -15,7 +15,7 @@ import pytest
 
 import rmqtx
 from rmqtx.readers.model.errors import BadText, NoSuchTransaction
-from rmqtx.verdicts.proofs import merkle
+from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import opened_proof
 from rmqtx.verdicts.proofs.proving import Asked, Result
 from tests.brokers.corpus import corpus_names, unpack
@@ -253,8 +253,8 @@ def test_trees_are_those_of_rfc_6962() -> None:
         "76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef",
         "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
     ]
-    leaves = [merkle.leaf(one) for one in inputs]
-    assert [merkle.root(leaves[: count + 1]).hex() for count in range(len(leaves))] == roots
+    leaves = [proof_file.leaf(one) for one in inputs]
+    assert [proof_file.root(leaves[: count + 1]).hex() for count in range(len(leaves))] == roots
 
 
 def test_text_of_producers_stays_on_its_line(originals: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
