@@ -11,6 +11,7 @@ the log and can be deleted. This module reads the files; `index_search` finds ke
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -71,6 +72,9 @@ _MANY_SLOTS, _SLOTS_NEAR_BYTES = 64, 1 << 20
 BAD_HEADER = "an impossible header"
 _GUESSES_MAX = 4096
 
+#: Entries that are read together at the end of a binary search: a read costs more than these bytes.
+_SEARCHED_AT_ONCE = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
@@ -113,6 +117,23 @@ class IndexFile:
         """Return the position of an entry. Units: bytes."""
         assert self.slots_count is not None
         return HEADER.size_bytes + INDEX_SLOT.size_bytes * self.slots_count + ENTRY.size_bytes * number
+
+    def number_at(self, file: OpenFile, offset: int) -> int:
+        """Return the number of the first entry at or after a place of the log; entries are in the log's order."""
+        low, high = 1, self.entries_count + 1
+        if low == high:
+            return low
+        while high - low > _SEARCHED_AT_ONCE:
+            middle = (low + high) // 2
+            entry = self.entries_of(file.read(self.entry_position(middle), ENTRY.size_bytes))
+            if int(entry["commit_log_offset"][0]) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        length = (high - low) * ENTRY.size_bytes
+        places = self.entries_of(file.read(self.entry_position(low), length))["commit_log_offset"]
+        # not searchsorted: in a damaged index, whose places are not in order, the answer would depend on the block
+        return low + bisect_left(places.tolist(), offset)
 
     def entries_of(self, data: bytes) -> Entries:
         """Return bytes as an array of entries; hashes are absolute, as all versions after 3.1 write them."""

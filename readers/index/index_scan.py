@@ -236,7 +236,7 @@ class IndexKeys:
 
 def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: int) -> bool:
     """Add the entries of a file that point into a range; return whether the entries are consistent."""
-    first, last = _number_of(index, file, begin), _number_of(index, file, end)
+    first, last = index.number_at(file, begin), index.number_at(file, end)
     if last - first > _ENTRIES_MAX:
         return False
     # One more entry on each side shows that entries are in log order here, which the search requires.
@@ -255,15 +255,3 @@ def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: 
             result.by_offset.setdefault(offset, set()).add(key_hash)
         number = int(numbers[-1]) + 1
     return True
-
-
-def _number_of(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """Return the number of the first entry that points at or after a place; entries are in log order."""
-    low, high = 1, index.entries_count + 1
-    while low < high:
-        middle = (low + high) // 2
-        if int(entries_at(file, index, np.array([middle]))["commit_log_offset"][0]) < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low

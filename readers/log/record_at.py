@@ -14,7 +14,7 @@ from rmqtx.readers.log.segment_scan import misplaced_length, walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
 from rmqtx.readers.storage.open_file import Portion, portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import Store, open_store
 
 #: Longer than brokers write (maxMessageSize is 4 MiB by default): a larger length is damage.
 RECORD_BYTES_MAX = 256 << 20
@@ -48,6 +48,12 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if block is None or not block.sound().all() or (FILLER_MARK in data and block.are_fillers().any()):
         return None
     return block
+
+
+def stored_block(store: Store, offset: int) -> Block | None:
+    """Return what `block_at` returns for the log of a store. Raises: FileChanged, UnreadableFile."""
+    with store.log() as log:
+        return block_at(log, offset)
 
 
 def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | None:

@@ -122,6 +122,11 @@ class SegmentedLog:
         number = self._number_at(offset)
         return None if number is None else self.segments[number]
 
+    def place_of(self, offset: int) -> tuple[str | None, int | None]:
+        """Return the file with the byte at an offset, and the position in it; None and None if no file has it."""
+        segment = self.segment_at(offset)
+        return (None, None) if segment is None else (segment.file, offset - segment.base_offset)
+
     def read(self, offset: int, length_bytes: int) -> bytes:
         """Return the bytes from an offset on; fewer if the segment ends before, none if no file has the offset.
 

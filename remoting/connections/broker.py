@@ -142,13 +142,26 @@ class Broker:
         """
         return pulled(self._call(_pull(topic, queue_id, queue_offset, count), *_PULL_CODES))
 
-    def pulls(self, places: Iterable[tuple[str, int, int, int]], window: int = 16) -> Iterator[Pulled]:
+    def has_topic(self, topic: str) -> bool:
+        """Whether the broker has a topic; the request does not create it.
+
+        Raises: Refused for any other reason, Unreachable, NoAnswer.
+        """
+        try:
+            self.pull(topic, 0, 0, 1)
+        except Refused as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return False
+            raise
+        return True
+
+    def pulls(self, places: Iterable[tuple[str, int, int, int]]) -> Iterator[Pulled]:
         """Pull from many places (topic, queue number, queue offset, count), with several requests under way.
 
         Order: that of the places.
         """
         requests = (_pull(*place) for place in places)
-        for frame in self.client.calls(self.address, requests, accepted=_PULL_CODES, window=window):
+        for frame in self.client.calls(self.address, requests, accepted=_PULL_CODES):
             yield pulled(frame)
 
     # -- single records -----------------------------------------------------------------------------------------

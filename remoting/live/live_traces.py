@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
-from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.model.trace_evidence import rows_by_id
@@ -46,7 +45,7 @@ class LiveTraces:
         incomplete: list[str] = []
         try:
             if self.has_topic is None:
-                self.has_topic = self._has_topic()
+                self.has_topic = self.broker.has_topic(self.topic)
             if not self.has_topic:
                 return {}
             bodies = queries(self.broker, [(self.topic, one) for one in transaction_ids], self.pace, incomplete)
@@ -58,12 +57,3 @@ class LiveTraces:
             actual = f"{len(incomplete)} ids with more traces than the broker returns"
             self.findings.append(Finding(self.root, "traces-unread", actual=actual))
         return found
-
-    def _has_topic(self) -> bool:
-        try:
-            self.broker.pull(self.topic, 0, 0, 1)
-        except Refused as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return False
-            raise
-        return True

@@ -18,8 +18,6 @@ from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused, RemotingError
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
 
-#: Pulls under way at once: about 2 MB of small records.
-WINDOW = 16
 _SLOTS_AT_ONCE = 1000
 #: Some 100,000 records, at some 1,000 per second.
 _WALKED_BYTES_MAX = 64 << 20
@@ -62,7 +60,7 @@ def _pulls(
             yield topic, queue_id, place, count
             place += count
 
-    for pulled in broker.pulls(places(), WINDOW):
+    for pulled in broker.pulls(places()):
         place, count = asked.popleft()
         stop = place + count
         while True:

@@ -168,11 +168,8 @@ def own_findings(store: Store, log: SegmentedLog, index: Index, row: Mapping[str
 def _finding(
     store: Store, log: SegmentedLog, offset: int, code: str, expected: str | None = None, actual: str | None = None
 ) -> Finding:
-    segment = log.segment_at(offset)
     return Finding(
-        store.root, code, None if segment is None else segment.file,
-        None if segment is None else offset - segment.base_offset, commit_log_offset=offset, expected=expected,
-        actual=actual,
+        store.root, code, *log.place_of(offset), commit_log_offset=offset, expected=expected, actual=actual
     )
 
 

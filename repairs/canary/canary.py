@@ -22,8 +22,8 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.producer.producer import KEYS, Check, Membership, Message, Sent
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
-from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
-from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
+from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
 from rmqtx.repairs.receipts.act_words import ActKind
@@ -345,20 +345,6 @@ class _Clock:
         """Until now, or until `end_ms`."""
         end = time.time_ns() // 1_000_000 if self.end_ms is None else self.end_ms
         return max(0, end - self.time_ms)
-
-
-def has_topic(broker: Broker, topic: str) -> bool:
-    """Whether a broker has a topic; the request does not create it.
-
-    Raises: Refused for any other reason, Unreachable, NoAnswer.
-    """
-    try:
-        broker.pull(topic, 0, 0, 1)
-    except Refused as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return False
-        raise
-    return True
 
 
 def _body(scenario: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.properties import UNIQ_KEY
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import stored_block
 from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.model.predicted import is_open_row
@@ -116,13 +116,10 @@ def _in_files(source: FileSource, gone: Mapping[str, Place | None]) -> Became:
 
 def _stands_at(store: Store, offset: int, identity: str) -> bool:
     """Whether the record at an offset has this id; True if it cannot be read, so that the look-up reports why."""
-    log = store.log()
     try:
-        block = block_at(log, offset)
+        block = stored_block(store, offset)
     except SourceError:
         return True
-    finally:
-        log.close()
     if block is None:
         return False
     return identity in (*block.properties.text(UNIQ_KEY).to_pylist(), *block.message_ids().to_pylist())

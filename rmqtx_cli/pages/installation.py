@@ -20,7 +20,6 @@ INSTALLATION = pa.schema(
         column("advice", pa.string(), "what to do; null if nothing"),
     ]
 )
-OUTCOMES = {"ok": "the part is as needed", "note": "most works without the part", "problem": "stops some commands"}
 HERE = "here"
 
 

@@ -102,12 +102,10 @@ def stop_findings(store: Store, stops: Sequence[CheckStop]) -> Iterator[Finding]
     for stop in stops:
         whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
-        with store.log() as log:
-            segment = None if stop.commit_log_offset is None else log.segment_at(stop.commit_log_offset)
+        offset = stop.commit_log_offset
+        file, position = (None, None) if offset is None else store.log().place_of(offset)
         yield Finding(
-            store.root, "check-stopped", None if segment is None else segment.file,
-            None if segment is None or stop.commit_log_offset is None else stop.commit_log_offset - segment.base_offset,
-            commit_log_offset=stop.commit_log_offset,
+            store.root, "check-stopped", file, position, commit_log_offset=offset,
             actual=f"{'op' if stop.is_op else 'half'} queue offset {stop.queue_offset}{whose}: {stop.why}",
             advice=remedy(stop, f"--store {quote(store.root)}", f" --store {quote(store.root)} --to DIR"),
         )

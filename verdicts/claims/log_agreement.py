@@ -166,14 +166,12 @@ def lost_end(
         end = _behind_known_damage(store, spans, decoded.end_offset, reach)
     if end >= reach:
         return None
-    segment = store.log().segment_at(end)
     state = "has no records" if is_empty else f"ends at {end}"
     what = f"{broken.witness} refers to {broken.words}, but the log {state}"
     return LostEnd(
         MissingRange(store.root, end, reach, what),
         Finding(
-            store.root, "log-missing", None if segment is None else segment.file,
-            None if segment is None else end - segment.base_offset, reach - end, commit_log_offset=end,
+            store.root, "log-missing", *store.log().place_of(end), reach - end, commit_log_offset=end,
             expected=f"{broken.words}, which {broken.witness} refers to",
             actual="no records" if is_empty else f"no record from {end} on",
         ),

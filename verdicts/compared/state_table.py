@@ -245,13 +245,10 @@ class _TableComparison:
     def _record_findings(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
         with self._store.log() as log:
             for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "records"):
-                segment = log.segment_at(offset)
                 expected, actual = words(row)
                 yield Finding(
-                    self._store.root, code, None if segment is None else segment.file,
-                    None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
-                    commit_log_offset=offset, expected=expected,
-                    actual=f"{actual}{more}",
+                    self._store.root, code, *log.place_of(offset), int(records.lengths[row]),
+                    commit_log_offset=offset, expected=expected, actual=f"{actual}{more}",
                 )
 
     # -- redo entries --------------------------------------------------------------------------------------------------

@@ -366,7 +366,6 @@ class QueueComparison:
     def _of_records(self, queue: _Queue, code: str, rows: Int64s) -> Finding:
         records, row = queue.records, int(rows[0])
         offset = int(records.offsets[row])
-        segment = self._log.segment_at(offset)
         more = f", and of {amount('more record', len(rows) - 1)}" if len(rows) > 1 else ""
         pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
         slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
@@ -374,8 +373,7 @@ class QueueComparison:
         # A rebuilt queue has no slot for a number that the log has no room for.
         is_taken |= claimed > queue.used_end + self._ranges.end_offset // RECORD_BYTES_MIN
         return Finding(
-            self._store.root, code, None if segment is None else segment.file,
-            None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
+            self._store.root, code, *self._log.place_of(offset), int(records.lengths[row]),
             commit_log_offset=offset,
             expected=f"{slot} of {queue_text(queue.name)}{more}",
             actual="no slot" if pointed < 0 else f"a slot that points to {pointed}",

@@ -197,10 +197,8 @@ class _Examination:
         for code in ("end-names-nothing", "words-contradict"):
             mine = [one for one in self._wrong if one.code == code]
             for one, more in one_by_one(mine, "records"):
-                segment = self._log.segment_at(one.offset)
                 self._found.findings.append(Finding(
-                    self._store.root, code, None if segment is None else segment.file,
-                    None if segment is None else one.offset - segment.base_offset, one.length_bytes,
+                    self._store.root, code, *self._log.place_of(one.offset), one.length_bytes,
                     commit_log_offset=one.offset, expected=one.expected, actual=f"{one.actual}{more}",
                 ))  # fmt: skip
         return self._found

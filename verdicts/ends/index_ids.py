@@ -7,7 +7,6 @@ only if its own chain leads to it; otherwise the index is damaged.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -25,14 +24,11 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.java_hashes import column_key_hashes
-from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
 #: If more records of a split contradict the index, the index belongs to another log.
 _SUSPECTS_MAX = 1000
-#: Entries that are read together at the end of a binary search: a read costs more than these bytes.
-_SEARCHED_AT_ONCE = 1024
 _INDEXED = ("halves", "finals", "discards")
 #: Witnesses with an id that are not in the index.
 _NOT_INDEXED = ("offset_marks",)
@@ -115,27 +111,11 @@ def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[
     if index.end_offset < first or index.begin_offset > last:
         return
     with index.segment.open() as file:
-        low, high = (_entry_number(index, file, place) for place in (first, last + 1))
+        low, high = (index.number_at(file, place) for place in (first, last + 1))
         length = (high - low) * ENTRY.size_bytes
         if length > 0:
             entries = index.entries_of(file.read(index.entry_position(low), length))
             yield entries["commit_log_offset"].astype(np.int64), entries["key_hash"].astype(np.int64)
-
-
-def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """The first entry at or after a place of the log."""
-    low, high = 1, index.entries_count + 1
-    while high - low > _SEARCHED_AT_ONCE:
-        middle = (low + high) // 2
-        entry = index.entries_of(file.read(index.entry_position(middle), ENTRY.size_bytes))
-        if int(entry["commit_log_offset"][0]) < offset:
-            low = middle + 1
-        else:
-            high = middle
-    length = (high - low) * ENTRY.size_bytes
-    places = index.entries_of(file.read(index.entry_position(low), length))["commit_log_offset"]
-    # not searchsorted: in a damaged index, whose places are not in order, the answer would depend on the block
-    return low + bisect_left(places.tolist(), offset)
 
 
 def _examined(store: Store, index: Index, block: Block) -> Iterator[DoubtfulId]:

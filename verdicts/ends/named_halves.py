@@ -146,7 +146,6 @@ def _doubt(
     store: Store, log: SegmentedLog, named: Block, end_offset: int, numbers: tuple[int, ...], held: str
 ) -> tuple[MissingRange, Finding]:
     place, length = int(named.commit_log_offsets[0]), int(named.lengths[0])
-    segment = log.segment_at(place)
     own = f"{int(named.header('queue_offset')[0])} of queue {int(named.header('queue_id')[0])}"
     what = (
         f"the decision at commit-log offset {end_offset} names the record at {place} with number {own}, but its "
@@ -156,8 +155,7 @@ def _doubt(
         store.root, place, place + length, what, is_identified=True, half_queue_offsets=tuple(sorted(set(numbers)))
     )
     return missing, Finding(
-        store.root, "slot-mismatch", None if segment is None else segment.file,
-        None if segment is None else place - segment.base_offset, length, commit_log_offset=place, expected=held,
+        store.root, "slot-mismatch", *log.place_of(place), length, commit_log_offset=place, expected=held,
         actual=f"number {own} in the record that the decision at commit-log offset {end_offset} names",
     )
 

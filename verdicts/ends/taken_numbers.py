@@ -281,10 +281,7 @@ def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterat
     """Return a finding for each op mark beyond the end of the half queue. Parallel arrays: op message, number."""
     log = store.log()
     for offset, number in zip(offsets.tolist(), numbers.tolist(), strict=True):
-        segment = log.segment_at(offset)
         yield Finding(
-            store.root, "op-beyond-end", None if segment is None else segment.file,
-            None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+            store.root, "op-beyond-end", *log.place_of(offset), commit_log_offset=offset,
             expected="offsets of half messages in the half queue", actual=str(number),
         )
-    log.close()

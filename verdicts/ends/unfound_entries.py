@@ -18,7 +18,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.findings import Finding, as_text, one_by_one
+from rmqtx.readers.model.findings import Finding, one_by_one
 from rmqtx.readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
 from rmqtx.readers.queues.consume_queue import Queue
 from rmqtx.readers.storage.segments import SegmentedLog
@@ -103,10 +103,8 @@ def _mismatches(
 ) -> Iterator[Finding]:
     """Return the findings for entries with their tags code, whose record is of another kind."""
     for (slot, tag), more in one_by_one(contradicted, "entries"):
-        segment = log.segment_at(slot.commit_log_offset)
         yield Finding(
-            store.root, "redo-entry-mismatch", None if segment is None else as_text(segment.file),
-            None if segment is None else slot.commit_log_offset - segment.base_offset, slot.record_length_bytes,
+            store.root, "redo-entry-mismatch", *log.place_of(slot.commit_log_offset), slot.record_length_bytes,
             commit_log_offset=slot.commit_log_offset, expected=f"{_called(tag)}, by the redo log",
             actual=f"another record{more}",
         )

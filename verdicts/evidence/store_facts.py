@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, lost_cursor_database
 from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
@@ -378,9 +376,3 @@ def known_until_ms(store: Store) -> int:
     if flushed and (not store.aborted or store.has_own_abort):
         times = [time for time in times if time <= flushed + FLUSH_LAG_MS_MAX]
     return max(times) or store.taken_time_ms
-
-
-def checks_seen_max(halves: pa.Table) -> int:
-    """Return the highest number of checks of any half copy; 0 if there is none."""
-    highest = pc.max(halves["checks_count"]).as_py()
-    return int(highest or 0)

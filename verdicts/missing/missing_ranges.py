@@ -17,7 +17,7 @@ from rmqtx.readers.log.header_doubts import contradict_prepared_flag
 from rmqtx.readers.log.header_rules import is_of_a_state
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import TRANSACTION_ID, UNIQ_KEY
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import block_at, stored_block
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT
 from rmqtx.readers.log.segment_scan import SegmentScan
@@ -167,11 +167,7 @@ def _with_what_it_decided(store: Store, missing: MissingRange, block: Block) -> 
     place = int(block.header("prepared_transaction_offset")[0])
     if not place or not int(block.sys_flag[0]) & COMMIT or is_rollback(block)[0]:
         return missing
-    log = store.log()
-    try:
-        named = block_at(log, place)
-    finally:
-        log.close()
+    named = stored_block(store, place)
     if named is None:
         return replace(missing, named_from_offset=missing.begin_offset)
     if are_halves(named)[0]:
@@ -303,23 +299,15 @@ def _may_be_an_end(store: Store, block: Block) -> bool:
         return True
     if not contradict_prepared_flag(block)[0]:
         return False
-    log = store.log()
-    try:
-        named = block_at(log, int(block.header("prepared_transaction_offset")[0]))
-    finally:
-        log.close()
+    named = stored_block(store, int(block.header("prepared_transaction_offset")[0]))
     return named is not None and bool(are_halves(named)[0])
 
 
 def _range_of(finding: Finding, store: Store, what: str) -> tuple[MissingRange, Block | None]:
     """Return the range of the record of a finding, and the record. `what` has a place for its offset."""
     offset = finding.commit_log_offset or 0
-    log = store.log()
-    try:
-        block = block_at(log, offset)
-    finally:
-        log.close()
-    return MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what.format(offset)), block
+    missing = MissingRange(store.root, offset, offset + (finding.length_bytes or 0), what.format(offset))
+    return missing, stored_block(store, offset)
 
 
 def unfound_slots(
@@ -418,8 +406,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot, *, is_st
         actual = f"a place inside the record at commit-log offset {segment.base_offset + around}"
     result.findings.append(
         Finding(
-            store.root, "slot-mismatch", None if segment is None else segment.file,
-            None if segment is None else offset - segment.base_offset, slot.record_length_bytes,
+            store.root, "slot-mismatch", *log.place_of(offset), slot.record_length_bytes,
             commit_log_offset=offset, expected=f"slot {number} of {topic}", actual=actual,
         )
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import block_at, stored_block
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import Queue, open_queue
@@ -124,11 +124,7 @@ def last_half_offset(store: Store, queue: Queue) -> int | None:
 
 def is_half_at(store: Store, offset: int) -> bool:
     """Whether a sound half message begins at an offset of the log."""
-    log = store.log()
-    try:
-        block = block_at(log, offset)
-    finally:
-        log.close()
+    block = stored_block(store, offset)
     return block is not None and bool(block.topic_is(HALF_TOPIC)[0])
 
 

@@ -264,12 +264,8 @@ def _records_finding(
     meaning: str | None,
 ) -> Finding:
     offset, length, _ = rows[0].tolist()
-    log = store.log()
-    segment = log.segment_at(offset)
-    log.close()
     more = f", and those of {amount('more record', len(rows) - 1)}" if len(rows) > 1 else ""
     return Finding(
-        store.root, code, None if segment is None else segment.file,
-        None if segment is None else offset - segment.base_offset, length, offset,
+        store.root, code, *store.log().place_of(offset), length, offset,
         expected=expected + more, actual=actual, meaning=meaning,
     )

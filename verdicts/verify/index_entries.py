@@ -342,14 +342,11 @@ class IndexComparison:
     def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
         log = self._store.log()
         for offset, more in one_by_one(offsets, "records"):
-            segment = log.segment_at(offset)
             yield Finding(
-                self._store.root, "index-missing", None if segment is None else segment.file,
-                None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+                self._store.root, "index-missing", *log.place_of(offset), commit_log_offset=offset,
                 expected="an entry for each key of the record",
                 actual=f"a key without an entry{more}",
             )
-        log.close()
 
 
 def expected_seconds(begin_time_ms: int, numbers: Int64s, times_ms: Int64s) -> Int64s:

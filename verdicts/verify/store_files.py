@@ -180,32 +180,18 @@ def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
 
 def older_design_finding(store: Store, offset: int, count: int) -> Finding:
     """Return one finding for records of designs before 4.3. `offset`: commit-log offset of the first one."""
-    log = store.log()
-    segment = log.segment_at(offset)
-    log.close()
     return Finding(
-        store.root, "older-design", None if segment is None else segment.file,
-        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        store.root, "older-design", *store.log().place_of(offset), commit_log_offset=offset,
         actual=f"{count} prepared or rollback records",
     )
 
 
 def backwards_finding(store: Store, offset: int, time_ms: int, before_offset: int, before_ms: int) -> Finding:
     """Return a finding for a record with an earlier store time than the record before it."""
-    log = store.log()
-    segment = log.segment_at(offset)
-    log.close()
     return Finding(
-        store.root, "store-time-backwards", None if segment is None else segment.file,
-        None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
+        store.root, "store-time-backwards", *store.log().place_of(offset), commit_log_offset=offset,
         expected=f"at least {before_ms}, the store time of the record at {before_offset}", actual=str(time_ms),
     )
-
-
-def latest(times: list[Int64s]) -> int | None:
-    """Return the latest time; None for an empty list."""
-    every = np.concatenate([np.empty(0, np.int64), *times])
-    return int(every.max()) if len(every) else None
 
 
 def chain_findings(store: Store) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
 from rmqtx.repairs.acts.claims import GroupWatch
 from rmqtx.repairs.acts.live_medium import LiveMedium
-from rmqtx.repairs.canary.canary import Canary, ProbeSettings, has_topic
+from rmqtx.repairs.canary.canary import Canary, ProbeSettings
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, ProbeRun, steps_table
 from rmqtx_cli.commands.declared.watch import ProbeCommand, ProbeFormat
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
@@ -78,7 +78,7 @@ def _fly(live: Live, plan: ProbeSettings, note: Callable[[str], None]) -> list[P
 
     Raises: BadRequest if none has it, or if the group has other producers; RemotingError.
     """
-    brokers = [broker for broker in live.brokers if has_topic(broker, plan.topic)]
+    brokers = [broker for broker in live.brokers if broker.has_topic(plan.topic)]
     if not brokers:
         names = live.name_servers
         where = f"-b {live.brokers[0].address}"
