@@ -196,13 +196,12 @@ class UnitLog:
 
 
 class UnitBlock(NamedTuple):
-    """Units that stand one after another in a file, from a position on; which are sound, and which fillers."""
+    """Units that stand one after another in a file, from a position on, and which of them are sound."""
 
     segment: Segment
     position: int
     units: Units
     sound: Bools
-    filler: Bools
     coverage: Coverage
 
 
@@ -259,7 +258,7 @@ class UnitScan:
                     damaged.add(wrong, position, size)
                     known.damaged_bytes += int(wrong.sum()) * size
                     known.filler_bytes += int(filler.sum()) * size
-                    yield UnitBlock(segment, position, units, sound, filler, known)
+                    yield UnitBlock(segment, position, units, sound, known)
                 known.filler_bytes += max(0, min(end, whole) - max(begin, stop))
                 rest = file.read(whole, end - whole) if end == segment.size_bytes else b""
                 if rest.strip(b"\0"):

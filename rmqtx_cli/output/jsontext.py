@@ -1,4 +1,6 @@
-"""Arrow columns as JSON text, a column at a time, without a Python object per value.
+"""Arrow columns as JSON text, a column at a time, without a Python object per value; the rows in UTF-8.
+
+One object per line, or one list of objects.
 
 Unknown is null. Lists are lists, maps are objects, bytes are base64. Each time in milliseconds is followed by the same
 time as text: `"store_time_ms":1767323045678,"store_time":"2026-01-02T03:04:05.678Z"`, inside evidence too.
@@ -10,12 +12,21 @@ import base64
 import json
 import sys
 from functools import cache
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
+from rmqtx.verdicts.audit.provenance import METADATA_KEY
+from rmqtx_cli.output.streams import pieces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rmqtx_cli.output.views import View
+
 
 #: Parts of one text per row: a constant, or a text for each row.
 _Parts = list[pa.Array | str]
@@ -187,3 +198,49 @@ def _map(pairs: list[tuple[str, str]] | None) -> str | None:
     if pairs is None:
         return None
     return "{" + ",".join(f"{quoted(key)}:{'null' if v is None else quoted(v)}" for key, v in pairs) + "}"
+
+
+#: Between two elements of a list.
+_BETWEEN = b",\n"
+
+
+class JsonLinesPort:
+    """One object per line; before them the provenance, if the schema contains it."""
+
+    def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
+        self._stream = stream
+        meta = (schema.metadata or {}).get(METADATA_KEY)
+        if meta is not None:
+            self._stream.write(b'{"meta":' + meta + b"}\n")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows, each on its own line."""
+        for part in pieces(batch):
+            self._stream.write(text_bytes(json_rows(part, "\n")))
+
+    def flush(self) -> None:
+        """Flush the rows."""
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """Nothing to write at the end."""
+
+
+class JsonPort:
+    """One list of objects, one on each line; without rows an empty list."""
+
+    def __init__(self, stream: IO[bytes], _schema: pa.Schema, _view: View) -> None:
+        self._stream = stream
+        self._separator = b"["
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows as more elements of the list."""
+        for part in pieces(batch):
+            rows = text_bytes(json_rows(part, _BETWEEN.decode()))
+            self._stream.write(self._separator)
+            self._stream.write(rows.slice(0, rows.size - len(_BETWEEN)))
+            self._separator = _BETWEEN
+
+    def finish(self) -> None:
+        """Close the list."""
+        self._stream.write(b"]\n" if self._separator != b"[" else b"[]\n")

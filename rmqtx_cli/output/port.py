@@ -126,8 +126,8 @@ _SUFFIXES = {
 #: Format → module in this folder, and the class in it: a run imports only its own.
 _MAKERS = {
     OutputFormat.TABLE: ("table", "TablePort"),
-    OutputFormat.JSON: ("jsonlines", "JsonPort"),
-    OutputFormat.JSONL: ("jsonlines", "JsonLinesPort"),
+    OutputFormat.JSON: ("jsontext", "JsonPort"),
+    OutputFormat.JSONL: ("jsontext", "JsonLinesPort"),
     OutputFormat.CSV: ("delimited", "CsvPort"),
     OutputFormat.PARQUET: ("columnar", "ParquetPort"),
     OutputFormat.ARROW: ("columnar", "ArrowPort"),

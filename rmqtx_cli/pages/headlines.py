@@ -1,19 +1,25 @@
-"""The lines above a list of pending transactions: number, age, groups, stopped check, first discard, next command."""
+"""The lines above a list of pending transactions: number, age, groups, stopped check, first discard, next command.
+
+They name no command that the store's kind of log or queues refuses.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.check.check_stops import remedies
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS, REFUSED, SLAVE, Prediction
 from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from rmqtx_cli.options.next_commands import next_line
-from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
 from rmqtx_cli.words.text import count, escaped, group_words, of_group
 from rmqtx_cli.words.times import duration_text, time_text
 
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
     from rmqtx.verdicts.model.predicted import Deadline
     from rmqtx.verdicts.model.verdict_inputs import CheckStop
+
 
 _NAMED_MAX = 3
 #: What a prediction assumes, in a few words.
@@ -233,3 +240,54 @@ def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: 
         started = "" if is_running else f", {IF_STARTED}"
         time_ms = first["discard_at_ms"]
         yield f"the broker discards the first of them {in_text(time_ms, now_ms)}, at {time_text(time_ms)}{started}"
+
+
+_REBUILD = "rmqtx rebuild queues"
+_DLEDGER = "start this member of the DLedger group with an empty store: it copies the log from the other members"
+_ROCKSDB = (
+    "the queues are in RocksDB: move the directory of their database out of the store, and the broker's start writes "
+    "it from the log"
+)
+
+
+def instead_of_rebuild(root: str) -> str | None:
+    """What to do where `rmqtx rebuild queues` refuses a store; None where it works, or nothing is known."""
+    if (instead := instead_of_salvage(root)) is not None:
+        return instead
+    try:
+        return _ROCKSDB if not is_uri(root) and open_store(root).has_rocksdb_queues else None
+    except RmqtxError:
+        return None
+
+
+def instead_of_salvage(root: str) -> str | None:
+    """What to do where `rmqtx salvage` refuses a store; None where it works, or nothing is known."""
+    try:
+        return _DLEDGER if not is_uri(root) and open_store(root).is_dledger else None
+    except RmqtxError:
+        return None
+
+
+def usable_advice(advice: str, roots: Iterable[str]) -> str:
+    """Advice about findings of some stores; without the rebuild of queues if each of the stores refuses it."""
+    if _REBUILD not in advice:
+        return advice
+    found = [instead_of_rebuild(root) for root in roots]
+    refusals = list(dict.fromkeys(one for one in found if one is not None))
+    if not found or None in found:
+        return advice
+    before = advice.split(_REBUILD)[0].rstrip(" :;,")
+    return "; ".join([*([before] if before else []), *refusals])
+
+
+def with_usable_advice(findings: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of findings, each with the advice that works on its store."""
+    advice, stores = findings["advice"].to_pylist(), findings["store"].to_pylist()
+    if not any(_REBUILD in (one or "") for one in advice):
+        return findings
+    known: dict[tuple[str | None, str], str | None] = {}
+    for one, store in zip(advice, stores, strict=True):
+        if (one, store) not in known:
+            known[one, store] = one if one is None else usable_advice(one, [store])
+    usable = pa.array([known[pair] for pair in zip(advice, stores, strict=True)], findings.schema.field("advice").type)
+    return findings.set_column(findings.schema.get_field_index("advice"), findings.schema.field("advice"), usable)

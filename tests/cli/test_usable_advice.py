@@ -10,7 +10,7 @@ import pytest
 
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.options import next_commands
-from rmqtx_cli.pages.usable_repairs import usable_advice
+from rmqtx_cli.pages.headlines import usable_advice
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.stores import copy_of

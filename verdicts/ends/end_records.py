@@ -24,7 +24,6 @@ from rmqtx.readers.log.op_messages import rocksdb_marks, rollback_marks
 from rmqtx.readers.log.prepared_records import is_rollback, prepared_names
 from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_words import RecordWords, words_of
 from rmqtx.readers.log.transaction_records import (
     JUDGED_HALVES,
     are_halves,
@@ -42,7 +41,7 @@ from rmqtx.readers.old_tables.state_table import StateSlots, state_slots
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.ends.doubtful_ends import can_be_decided, misdirected_decision
-from rmqtx.verdicts.ends.named_halves import PossibleNumbers, doubtful_number, identified_rows
+from rmqtx.verdicts.ends.named_halves import PossibleNumbers, RecordWords, doubtful_number, identified_rows, words_of
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096

@@ -21,8 +21,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
-from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
+from rmqtx.verdicts.transactions.diff import DIFFERENCES, SUFFIXES, differences, read_verdicts
 from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
 from rmqtx_cli.options.options import (
     OutputFormat,

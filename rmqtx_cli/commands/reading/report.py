@@ -16,7 +16,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
-from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
+from rmqtx.verdicts.transactions.diff import SUFFIXES, read_verdicts
 from rmqtx_cli.commands.declared.look import ReportCommand, ReportOptions
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.next_commands import carried

@@ -36,7 +36,7 @@ from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import VIEWS, View
-from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice, with_usable_advice
+from rmqtx_cli.pages.headlines import instead_of_salvage, usable_advice, with_usable_advice
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import (
     address_of,

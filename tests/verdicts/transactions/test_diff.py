@@ -14,8 +14,7 @@ from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.transactions import diff
-from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES, NEEDED, differences
-from rmqtx.verdicts.transactions.verdict_files import read_verdicts
+from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES, NEEDED, differences, read_verdicts
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 
