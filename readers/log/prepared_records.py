@@ -23,16 +23,12 @@ from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACT
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.store.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
+    TRANSACTION_TOPICS,
     WAITING_TOPICS,
 )
 
 #: Topics whose records never have a prepared or rollback type from 4.3 on: `CommitLog` removes the type.
-_LATER_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
+_LATER_TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS)
 #: Property with the cluster's name, which later brokers add to every message: 4.9.7 and 5.x do, 4.2.0 to 4.4.0 do not.
 CLUSTER = "CLUSTER"
 #: Rows of `OldRecords.values`.

@@ -24,18 +24,15 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.slot_files import cache_of
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
+    HALF_TOPICS,
     OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
+    TRANSACTION_TOPICS,
     WAITING_TOPICS,
     Store,
 )
 
 #: The topics that the broker's check reads and writes, and those in which a delayed half message waits.
-_OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
-_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+_OWN_TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS)
 _LENGTH_MAX = max(map(len, _OWN_TOPICS))
 _HAS_OWN_LENGTH = np.isin(np.arange(_LENGTH_MAX + 2), [len(topic) for topic in _OWN_TOPICS])
 
@@ -96,7 +93,7 @@ def _own_topic_of(one: Block) -> str | None:
     real_topic = one.properties.text(REAL_TOPIC)[0].as_py()
     if real_topic is None or real_topic.encode() == mine:
         return None
-    return topic if topic not in WAITING_TOPICS or real_topic in _HALF_TOPICS else None
+    return topic if topic not in WAITING_TOPICS or real_topic in HALF_TOPICS else None
 
 
 def _are_known(store: Store, block: Block) -> Bools:

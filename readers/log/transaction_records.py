@@ -42,6 +42,7 @@ from rmqtx.readers.model.tables import FINALS, HALVES, OPS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
+    HALF_TOPICS,
     OP_TOPIC,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
@@ -294,7 +295,7 @@ def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
     """
     found = np.zeros(len(block), np.bool_)
     _, lengths, has = block.properties.locate(REAL_TOPIC)
-    may_be_half = np.isin(lengths, [len(topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)])
+    may_be_half = np.isin(lengths, [len(topic) for topic in HALF_TOPICS])
     chosen = np.flatnonzero(rows & has & (may_be_half | ~names_copy) & (block.data[block.topic_starts] != ord("%")))
     if not len(chosen):
         return found
@@ -304,7 +305,7 @@ def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
     if len(alone):
         real_topics = alone.properties.text(REAL_TOPIC)
         differs = np.asarray(pc.fill_null(pc.not_equal(real_topics, alone.topic_texts()), False))
-        is_half = np.asarray(pc.is_in(real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])))
+        is_half = np.asarray(pc.is_in(real_topics, value_set=pa.array(HALF_TOPICS)))
         found[chosen] = differs & (is_half | ~names_copy[chosen])
     return found
 
@@ -358,7 +359,7 @@ def is_delayed_half(block: Block) -> Bools:
     rows = np.flatnonzero(waiting)
     if len(rows):
         real_topics = block.take(rows).properties.text(REAL_TOPIC)
-        half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
+        half_topics = pa.array(HALF_TOPICS)
         waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
     return waiting
 

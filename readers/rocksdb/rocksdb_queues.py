@@ -21,11 +21,8 @@ from rmqtx.readers.model.layout import Field, Layout, VariablePart
 from rmqtx.readers.queues.consume_queue import Slots
 from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, open_database, unread
 from rmqtx.readers.store.store import (
-    HALF_TOPIC,
-    OP_TOPIC,
+    CHECK_TOPICS,
     QUEUE_DATABASES,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
     Store,
 )
 
@@ -300,7 +297,7 @@ def unread_queues(store: Store) -> list[Finding]:
         try:
             with open_database(store, name) as database:
                 queues = QueueDatabase(store, database)
-                for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+                for topic in CHECK_TOPICS:
                     for _ in queues.slots(topic):
                         pass
                 findings += dict.fromkeys(queues.findings)

@@ -61,6 +61,11 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 #: The topics of transactions that are kept in RocksDB (5.4.0+, transRocksDBEnable).
 ROCKSDB_HALF_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+#: Where half messages are, where op messages are, and both: the topics that the check reads.
+HALF_TOPICS, OP_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC), (OP_TOPIC, ROCKSDB_OP_TOPIC)
+CHECK_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+#: The topics that the check reads and writes.
+TRANSACTION_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Directories of the database of consume queues; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
 QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
@@ -384,7 +389,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     directories = directories or log_directories(files, place, names)
     if not directories and not is_root_without_log(files, place, names):
         raise not_a_store(files, place)
-    require_access(place, directories, (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC))
+    require_access(place, directories, CHECK_TOPICS)
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
     for directory in directories:
         if not is_dledger(directory) and (commit_log_directories or not is_uri(directory)):

@@ -13,7 +13,7 @@ from rmqtx.readers.log.transaction_records import halves_of
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import WHOLE, Bounds, Reading
 from rmqtx.readers.model.tables import HALVES, OPS
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPICS, OP_TOPIC, OP_TOPICS
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
@@ -23,7 +23,7 @@ from rmqtx.verdicts.model.verdict_words import State
 
 #: The topics of both designs; the topic of transactions in RocksDB is read from the version that introduced it.
 _TOPICS = {
-    "halves": (HALF_TOPIC, ROCKSDB_HALF_TOPIC), "ops": (OP_TOPIC, ROCKSDB_OP_TOPIC),
+    "halves": HALF_TOPICS, "ops": OP_TOPICS,
 }
 
 

@@ -22,6 +22,7 @@ from rmqtx.readers.model.releases import UNIQ_KEY_INDEXED
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
+    HALF_TOPICS,
     OP_TOPIC,
     ROCKSDB_HALF_TOPIC,
     TIMER_TOPIC,
@@ -46,7 +47,7 @@ from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
 from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
 #: Topics of half copies that are not prepared records.
-_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
+_HALF_TOPICS = (*HALF_TOPICS, *WAITING_TOPICS)
 _EVER_MS = 1 << 62
 _CLOCK_AHEAD_MS = HOUR_MS
 #: Reading this number of records from a queue costs about as much as one query of the index.

@@ -30,8 +30,10 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
 from rmqtx.readers.model.releases import QUEUES_CUT_AFTER_CLEAN_STOP, TIMERS
 from rmqtx.readers.store.store import (
+    CHECK_TOPICS,
     DISCARD_TOPIC,
     HALF_TOPIC,
+    HALF_TOPICS,
     OP_TOPIC,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
@@ -257,7 +259,7 @@ class LiveWitnesses:
         facts = self._facts
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
-            if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+            if gap.topic in CHECK_TOPICS:
                 facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
         for block in self._gathered.unreadable:
             for finding in unreadable_copies(block, facts.root):
@@ -566,7 +568,7 @@ class LiveWitnesses:
                 places[topic].add(queue_id)
         by_topic: dict[str, list[str]] = defaultdict(list)
         for name, topic in named.items():
-            if topic is not None and topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
+            if topic is not None and topic not in HALF_TOPICS:
                 by_topic[topic].append(name)
         waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
         low = self._facts.settings.version_low

@@ -12,11 +12,10 @@ from rmqtx.readers.model.releases import STORE_LOCK, Version, dotted, parse_vers
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import (
+    CHECK_TOPICS,
     DISCARD_TOPIC,
     HALF_TOPIC,
-    OP_TOPIC,
     ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
     Store,
 )
@@ -174,7 +173,7 @@ def unwritable(
 def _no_final(raw: bytes, rules: WritingRules, topics: Mapping[str, Any]) -> str | None:
     """Why no COMMIT record can be made from a half copy offline."""
     final = final_of(raw, rules)
-    if final.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS):
+    if final.topic in (*CHECK_TOPICS, *WAITING_TOPICS):
         return f"its real topic is {final.topic}, which no consumer reads"
     diverting = [name.decode() for name in property_values(final.properties) if _DIVERTING.fullmatch(name)]
     if diverting:

@@ -34,7 +34,7 @@ from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED
 from rmqtx.readers.model.errors import BadRequest, FormatError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
-from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPICS, Store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Value
 from rmqtx.remoting.producer.producer import HALF_MARK, STORED, properties_text
@@ -233,7 +233,7 @@ class SendMedium(LiveMedium):
             record = self._read(one.store, one.commit_log_offset)
             if record is None or "delayed_half" in there.flags:
                 continue
-            topics = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+            topics = HALF_TOPICS
             if record.topic in topics or not HALF_TOPIC_DESIGN.holds(self._facts_of(one.store).version):
                 return True
         return False

@@ -10,14 +10,14 @@ import numpy as np
 
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
-from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.readers.store.store import HALF_TOPIC, HALF_TOPICS, WAITING_TOPICS
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import RecordPlace
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import State
 
 #: Topics of half copies that are not prepared records.
-_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
+_HALF_TOPICS = (*HALF_TOPICS, *WAITING_TOPICS)
 #: The reason of an undecided transaction whose RocksDB table, which shows whether it is still checked, was not read.
 OPEN_OR_DROPPED = "rocksdb_table_unread"
 

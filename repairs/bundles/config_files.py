@@ -15,10 +15,19 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from rmqtx.readers.store.fastjson import chosen_cursor_file, read_config
-from rmqtx.readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, OWN_ABORT, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.store import (
+    CHECK_GROUP,
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    OP_TOPICS,
+    OWN_ABORT,
+    SCHEDULE_TOPIC,
+    Store,
+)
 from rmqtx.readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from rmqtx.repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
-from rmqtx.repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
+from rmqtx.repairs.bundles.redaction import SYSTEM_NAMES, Redactor
 from rmqtx.repairs.bundles.selection import Selection
 from rmqtx.verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
 from rmqtx.verdicts.evidence.store_facts import StoreFacts

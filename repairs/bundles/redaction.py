@@ -52,6 +52,7 @@ from rmqtx.readers.store.store import (
     HALF_TOPIC,
     LEFT_OUT_TOPIC,
     OP_TOPIC,
+    OP_TOPICS,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
@@ -66,7 +67,6 @@ SYSTEM_NAMES = frozenset(
     }
 )
 #: Topics of op messages: their bodies and tags are the broker's.
-OP_TOPICS = frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})
 _OP_TOPICS = frozenset(topic.encode() for topic in OP_TOPICS)
 _PREFIXES = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"%")
 #: Properties of RocketMQ (MessageConst) whose values come from applications.

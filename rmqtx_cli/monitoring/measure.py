@@ -220,9 +220,9 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
                     # Without a stored cursor the check begins at the queue's first entry.
                     begin = None if bounds is None else bounds[0]
                     one.half_next_offset = None if cursors.half is None else cursors.half.get(0, begin)
-                    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+                    last = queue.last_place()
                     is_last = bounds is not None and bounds[1] == queue.max_offset
-                    one.half_last_commit_log_offset = last[0] if last and is_last else None
+                    one.half_last_commit_log_offset = last if is_last else None
         except SourceError:
             continue  # the reading of pending transactions names what cannot be read
     return one

@@ -20,7 +20,11 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import (
+    HALF_TOPICS,
+    OP_TOPICS,
+    Store,
+)
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, STATES, State
 from rmqtx.verdicts.model.witnesses import are_in_several_stores, distinct_counts
@@ -298,10 +302,10 @@ class Summary:
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
-        if not any(store.has("consumequeue", topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)):
+        if not any(store.has("consumequeue", topic) for topic in HALF_TOPICS):
             return  # prepared records are in no queue; queues in RocksDB are not in files
         parts = []
-        for name, topics in (("half", (HALF_TOPIC, ROCKSDB_HALF_TOPIC)), ("op", (OP_TOPIC, ROCKSDB_OP_TOPIC))):
+        for name, topics in (("half", HALF_TOPICS), ("op", OP_TOPICS)):
             try:
                 lengths = [_queue_lengths(store, topic) for topic in topics]
             except SourceError:

@@ -23,13 +23,19 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.identities import AT, FINAL, HALF, OP, NamedPlace, is_named
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import (
+    HALF_TOPIC,
+    HALF_TOPICS,
+    OP_TOPIC,
+    OP_TOPICS,
+    Store,
+)
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 
 PLACES_ADVICE = (
     "rmqtx decode half STORE and rmqtx decode op STORE list the queue offsets, rmqtx decode commitlog STORE all records"
 )
-_TOPICS = {HALF: (HALF_TOPIC, ROCKSDB_HALF_TOPIC), OP: (OP_TOPIC, ROCKSDB_OP_TOPIC)}
+_TOPICS = {HALF: HALF_TOPICS, OP: OP_TOPICS}
 _LISTS = {
     "half_copies": "half message", "final_records": "COMMIT record", "discard_copies": "discard copy",
     "op_marks": "op message",

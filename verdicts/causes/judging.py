@@ -180,14 +180,14 @@ def _last_op_offset(facts: StoreFacts) -> int | None:
     """
     try:
         with open_queue(facts.store, OP_TOPIC, 0) as queue:
-            last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+            last = queue.last_place()
     except SourceError:
         return None
-    if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
+    if last is None and (facts.cursors.op is None or any(facts.cursors.op.values())):
         return None
     if facts.store.has_own_abort:  # rmqtx wrote the op messages behind those of the queue
-        return last[0] if last else -1
-    return max([facts.last_op_offset, *last])
+        return -1 if last is None else last
+    return facts.last_op_offset if last is None else max(facts.last_op_offset, last)
 
 
 def _first_op_offset(store: Store) -> int | None:

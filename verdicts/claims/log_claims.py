@@ -36,7 +36,12 @@ from rmqtx.readers.store.checkpoint import flushed_time_ms
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    TRANSACTION_TOPICS,
+    Store,
+)
 
 #: Kinds of witnesses; `claim_proofs.py` examines each in its own way.
 QUEUE, BATCH_QUEUE, ROCKSDB_QUEUE = "queue", "batch queue", "RocksDB queue"
@@ -54,7 +59,6 @@ QUEUES_ASKED_MAX = 64
 _NEWEST_BYTES = 1 << 20
 #: The most queues in RocksDB that are read; the database also stores the offset up to which it was built.
 _ROCKSDB_QUEUES_MAX = 20_000
-_OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ def _guessed_ends(store: Store) -> Callable[[str, int], int | None]:
                 slots.update(zip(zip(block.topic_texts().to_pylist(), queue_ids, strict=True), numbers, strict=True))
 
     def guessed(topic: str, queue_id: int) -> int | None:
-        if topic in _OWN_TOPICS:
+        if topic in TRANSACTION_TOPICS:
             return None
         return slots.get((topic, queue_id), 0) * SLOT.size_bytes
 
@@ -265,7 +269,7 @@ def _guessed_ends(store: Store) -> Callable[[str, int], int | None]:
 def _queues(store: Store, kind: str) -> Iterator[tuple[str, int]]:
     """Queues by importance: those of the check, those of other topics, and those of consumer groups."""
     topics = store.topics(kind)
-    own = [topic for topic in _OWN_TOPICS if topic in topics]
+    own = [topic for topic in TRANSACTION_TOPICS if topic in topics]
     others = [topic for topic in topics if topic not in own]
     for topic in [*own, *sorted(others, key=lambda topic: topic.startswith("%"))]:
         for queue_id in store.queue_numbers(topic, kind):

@@ -18,14 +18,13 @@ from rmqtx.readers.model.ranges import LogRanges, merged
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.queues.slot_files import topic_bytes
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import CHECK_TOPICS, Store
 from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts, unread_op_queues
 from rmqtx.verdicts.compared.rocksdb_queues import rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
 from rmqtx.verdicts.startup.queues import QueueFacts
 
-CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.
 _TABLE_CODES = frozenset({
     "table-entry-invalid", "table-gap", "table-missing", "table-lost", "redo-log-missing", "table-slot-mismatch",
@@ -43,8 +42,8 @@ class CheckedClaims:
 
     def add(self, block: Block) -> None:
         """Add the records of a block."""
-        is_mine = block.topic_is(CHECKED_TOPICS[0])
-        for topic in CHECKED_TOPICS[1:]:
+        is_mine = block.topic_is(CHECK_TOPICS[0])
+        for topic in CHECK_TOPICS[1:]:
             is_mine |= block.topic_is(topic)
         if is_mine.any():
             self._claims.add(block.take(is_mine))
@@ -72,16 +71,16 @@ def checked_queue_findings(
     Order:  queue by queue; slots, then records.
     """
     known = list(known)
-    reported = {(one.code, topic) for one in known for topic in CHECKED_TOPICS if topic in _words_of(one)}
+    reported = {(one.code, topic) for one in known for topic in CHECK_TOPICS if topic in _words_of(one)}
     if store.has_rocksdb_queues:
         codes = {one.code for one in known}
-        for finding in rocksdb_queue_findings(store, ranges, CHECKED_TOPICS):
+        for finding in rocksdb_queue_findings(store, ranges, CHECK_TOPICS):
             if _bears_on_check(finding) and finding.code not in codes:
                 yield finding
-    topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
+    topics = frozenset(topic_bytes(topic) for topic in CHECK_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics, unread=unread_op_queues(store))
     for finding in comparison.findings():
-        topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
+        topic = next((topic for topic in CHECK_TOPICS if topic in _words_of(finding)), "")
         if _bears_on_check(finding) and (finding.code, topic) not in reported:
             yield finding
     if not store.has_rocksdb_queues:  # else no start is predicted

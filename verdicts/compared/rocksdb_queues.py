@@ -222,8 +222,8 @@ def _last_half_offset(store: Store) -> int:
     """Commit-log offset of the newest half in the queue; −1 without one, or if it cannot be read."""
     try:
         with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
-            places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
-            return int(places[-1]) if len(places) else -1
+            place = queue.last_place()
+            return -1 if place is None else place
     except SourceError:
         return -1  # reported by the reader of the queue
 

@@ -79,9 +79,9 @@ def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int6
     `numbers`, `offsets`: queue offset and commit-log offset of each.
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
-    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+    last = queue.last_place()
     is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
-    is_new &= offsets > (last[0] if last else -1)  # the log is dispatched in its order
+    is_new &= offsets > (-1 if last is None else last)  # the log is dispatched in its order
     asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
     numbers, offsets = numbers[asked], offsets[asked]
     order = np.argsort(numbers, kind="stable")
@@ -104,7 +104,7 @@ def require_end(queue: Queue) -> None:
         raise Untrusted(f"the queue of {queue.topic} begins at {queue.first_offset} and has no slot")
     if queue.has_bytes_after_end:
         raise Untrusted(f"the queue of {queue.topic} has invalid slots after {queue.max_offset}")
-    if queue.max_offset > queue.first_offset and not len(queue.read(queue.max_offset - 1, queue.max_offset)[0]):
+    if queue.max_offset > queue.first_offset and queue.last_place() is None:
         raise Untrusted(f"the last slot of the queue of {queue.topic} leads to no record")
 
 
@@ -174,7 +174,8 @@ def require_queued(facts: StoreFacts, queues: Sequence[Queue]) -> None:
     if store.is_remote:  # its queues are many requests, and it is a copy
         return
     for queue in queues:
-        for place in queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist():
+        place = queue.last_place()
+        if place is not None:
             _require_slots_behind(store, queue, place)
     reach = max(queue_reach(store).end, store.log_begin_offset)
     for block in sound_blocks(facts, reach, reach + _BEHIND_QUEUES_BYTES_MAX):

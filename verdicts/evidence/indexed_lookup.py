@@ -131,10 +131,10 @@ class DerivedFiles:
             return covered
         begin = covered
         for queue in (self._half_queue, self._op_queue):
-            last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            if last and covered - last[0] > _TAIL_BYTES_MAX:
-                raise Untrusted(f"the queue of {queue.topic} ends {covered - last[0]} bytes before the index")
-            begin = min([begin, *last])
+            last = queue.last_place()
+            if last is not None and covered - last > _TAIL_BYTES_MAX:
+                raise Untrusted(f"the queue of {queue.topic} ends {covered - last} bytes before the index")
+            begin = begin if last is None else min(begin, last)
         return begin
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from rmqtx.readers.old_tables.beside_tables import beside_log, may_have_rocksdb_
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import flushed_time_ms, impossible_value_findings
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import CHECK_TOPICS, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.window import CheckWindows
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
@@ -275,8 +275,8 @@ def _half_queue_end_by_log(store: Store) -> int:
     end = 0
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-        begin = last[0] if last else store.log_begin_offset
+            last = queue.last_place()
+        begin = store.log_begin_offset if last is None else last
         for segment in store.commit_log:
             for block in SegmentScan(segment, from_position=max(begin - segment.base_offset, 0)):
                 numbers = block.header("queue_offset")[block.topic_is(HALF_TOPIC)]
@@ -364,11 +364,12 @@ def known_until_ms(store: Store) -> int:
     times = [flushed]
     log = store.log()
     try:
-        for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+        for topic in CHECK_TOPICS:
             with open_queue(store, topic, 0) as queue:
-                last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-                blocks = [block_at(log, offset) for offset in last]
-            times.extend(int(block.header("store_time_ms")[0]) for block in blocks if block is not None)
+                last = queue.last_place()
+            block = None if last is None else block_at(log, last)
+            if block is not None:
+                times.append(int(block.header("store_time_ms")[0]))
     except SourceError:
         pass  # a missing or unreadable queue, reported by its reader
     finally:

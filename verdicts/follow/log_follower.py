@@ -24,12 +24,12 @@ from rmqtx.readers.model.errors import FileChanged, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, TRANSACTION_TOPICS, Store
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWitnesses, column
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase, signed
 from rmqtx.verdicts.follow.segment_notes import Place, SegmentNotes
 from rmqtx.verdicts.follow.split_reader import SplitReader
-from rmqtx.verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
+from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot
 from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 
@@ -394,7 +394,7 @@ def _writer(store: Store) -> str | None:
 def slot_counts(store: Store) -> dict[str, int]:
     """Return topic → queue offset after its last slot; an unreadable queue proves nothing and is skipped."""
     counts: dict[str, int] = {}
-    for topic in COMPARED_TOPICS:
+    for topic in TRANSACTION_TOPICS:
         try:
             with open_queue(store, topic, 0) as queue:
                 counts[topic] = queue.max_offset
@@ -426,7 +426,7 @@ def unfound_late_slots(
     Raises: UnreadableFile, FileChanged, for the log.
     """
     with store.log() as log:
-        for topic in COMPARED_TOPICS:
+        for topic in TRANSACTION_TOPICS:
             for slot in _late(store, topic, compared.get(topic), offset):
                 segment = log.segment_at(slot.commit_log_offset)
                 if segment is None or slot.commit_log_offset >= offset or _is_there(log, slot):

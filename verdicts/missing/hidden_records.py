@@ -40,7 +40,7 @@ from rmqtx.readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
-    HALF_TOPIC,
+    HALF_TOPICS,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
@@ -167,7 +167,7 @@ class _RangeEvidence:
                 unknown.append(final)
                 continue
             topic, queue_id, number = queues[place]
-            if topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC) and block is not None:
+            if topic not in HALF_TOPICS and block is not None:
                 time_ms = int(block.header("store_time_ms")[0])
                 found.append(MisdirectedDecision(self._store.root, queue_id, number, final, time_ms))
         return found, unknown

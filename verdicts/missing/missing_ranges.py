@@ -32,18 +32,16 @@ from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
+    HALF_TOPICS,
     OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
+    TRANSACTION_TOPICS,
     WAITING_TOPICS,
     Store,
 )
 from rmqtx.verdicts.missing.nameless_copies import with_other_copies
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
-#: Topics of witnesses with a queue: the record of each slot is searched for in the log.
-COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
-_HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 #: A queue with more contradictions belongs to another log.
@@ -354,7 +352,7 @@ def unfound_among(
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
     """Add queue slots whose record the scan did not find: either the record or the slot is damaged."""
     known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
-    for topic in COMPARED_TOPICS:
+    for topic in TRANSACTION_TOPICS:
         mine = [
             slot
             for slot in slots
@@ -442,7 +440,7 @@ def _add_record_of(
     result: MissingBytes, missing: MissingRange, topic: str, queue_offset: int, block: Block, *, is_damaged: bool
 ) -> None:
     """Add what a record still shows of its transaction. `is_damaged`: the record itself has another topic."""
-    is_half = topic in (*_HALF_TOPICS, *WAITING_TOPICS)
+    is_half = topic in (*HALF_TOPICS, *WAITING_TOPICS)
     if is_half:
         numbers = (queue_offset,) if topic == HALF_TOPIC else ()
         places = (missing.begin_offset,)

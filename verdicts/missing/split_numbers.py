@@ -118,8 +118,8 @@ def last_half_offset(store: Store, queue: Queue) -> int | None:
 
     What lies before that offset and has no slot gets none: a broker dispatches the log in its order.
     """
-    places = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.exists else []
-    return places[0] if places and is_half_at(store, places[0]) else None
+    place = queue.last_place() if queue.exists else None
+    return place if place is not None and is_half_at(store, place) else None
 
 
 def is_half_at(store: Store, offset: int) -> bool:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.old_tables.beside_log import NONE
-from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPICS
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
 from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.model.verdict_inputs import StoreView
@@ -247,7 +247,7 @@ class _Rows:
     @cached_property
     def has_lost_topic(self) -> pa.Array:
         """Which transactions have no real topic: a diverted half message loses it."""
-        return pc.is_in(self.judged.chains.real_topics, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC]))
+        return pc.is_in(self.judged.chains.real_topics, value_set=pa.array(HALF_TOPICS))
 
 
 def _queue_ids(rows: _Rows) -> pa.Array:

@@ -33,9 +33,8 @@ from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
+    HALF_TOPICS,
+    OP_TOPICS,
     WAITING_TOPICS,
 )
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
@@ -43,10 +42,8 @@ from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.found_states import FoundStates
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
 
-_OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
-_HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 #: Topics of records that settle, discard or put back a half message: no COMMIT record is in them.
-_OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
+_OF_THE_CHECK = (*OP_TOPICS, *HALF_TOPICS, DISCARD_TOPIC)
 _NOWHERE = -1
 
 
@@ -116,12 +113,12 @@ class MissingRule:
         here = self._in(missing.store)
         hit = np.zeros(self._chains.count, np.bool_)
         for topic in missing.hidden.topics:
-            if topic.topic in _OPS:
+            if topic.topic in OP_TOPICS:
                 hit |= here.begin < topic.last_offset
-            elif topic.topic in _HALVES:  # its op may exist, for a copy that is missing
+            elif topic.topic in HALF_TOPICS:  # its op may exist, for a copy that is missing
                 hit |= ((here.begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
         for gap in missing.hidden.gaps:
-            if not set(gap.clear_topics).issuperset((*_OPS, *_HALVES)):
+            if not set(gap.clear_topics).issuperset((*OP_TOPICS, *HALF_TOPICS)):
                 hit |= here.begin < gap.end_offset
         return hit & here.is_of
 
@@ -215,9 +212,9 @@ class MissingRule:
         name = hidden.topic
         is_open = ~self._is_rolled_back
         began: Bools = here.begin < hidden.last_offset
-        if name in _OPS:
+        if name in OP_TOPICS:
             return is_open & began
-        if name in _HALVES:
+        if name in HALF_TOPICS:
             mine = is_open | self._may_come_back
         elif name == DISCARD_TOPIC:
             mine = is_open
@@ -227,7 +224,7 @@ class MissingRule:
             mine = np.asarray(pc.fill_null(pc.equal(self._chains.real_topics, name), True))
         may_have_key = self._may_have_key(hidden)
         own: Bools = mine & began & may_have_key
-        if name in _HALVES:
+        if name in HALF_TOPICS:
             # A producer without a response sends a half again: the first one may be hidden before the visible one.
             if hidden.key_hashes is not None:
                 own |= mine & may_have_key

@@ -25,16 +25,12 @@ from rmqtx.readers.log.record_layout import (
 )
 from rmqtx.readers.model.columns import Bools, Bytes, Int32s, Int64s
 from rmqtx.readers.store.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
+    TRANSACTION_TOPICS,
     WAITING_TOPICS,
 )
 
 #: The topics that are recognised; others are compared where they are asked for.
-_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS, FILLER)
+_TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS, FILLER)
 #: The header fields of 4 and of 8 bytes that a scan reads of every record, and the places of its parts.
 _INTS = (
     "length_bytes", "queue_id", "sys_flag", "reconsume_times", "body_length_bytes", "body_crc", "born_port",
