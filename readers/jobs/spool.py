@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,3 +130,10 @@ def _widened(table: pa.Table, schema: pa.Schema, constants: Mapping[str, Any]) -
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
+
+def taken_batches(file: Path) -> Iterator[pa.RecordBatch]:
+    """Read the batches of an Arrow file, then remove it."""
+    with pa.memory_map(str(file)) as source:
+        batches = pa.ipc.open_file(source)
+        yield from (batches.get_batch(number) for number in range(batches.num_record_batches))
+    file.unlink()

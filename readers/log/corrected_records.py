@@ -12,11 +12,13 @@ from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import (
     BORN_V6,
+    CRC_MASK,
     FILLER_MARK,
     MAGIC_AT,
     MAGIC_START,
     MAGIC_V1,
     MAGIC_V2,
+    PROPERTIES_BYTES_MAX,
     RECORD,
     RECORD_BYTES_MIN,
     STORE_V6,
@@ -30,7 +32,6 @@ from rmqtx.readers.model.columns import SLACK_BYTES, integers_at
 
 _V6 = BORN_V6 | STORE_V6
 _TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]+")
-_PROPERTIES_BYTES_MAX = 32_767
 _TOPIC_BYTES_MAX = 255
 _DIGITS_MAX = 18
 _OP_BODY_BYTES_MAX = 1 << 16
@@ -132,8 +133,8 @@ def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
             corrected[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
             sizes_at = topic_at + width + topic_length
             corrected[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
-            stored = number_at(record, "body_crc") & 0x7FFFFFFF
-            is_proved = zlib.crc32(record[body_at:topic_at]) & 0x7FFFFFFF == stored
+            stored = number_at(record, "body_crc") & CRC_MASK
+            is_proved = zlib.crc32(record[body_at:topic_at]) & CRC_MASK == stored
             found.append((is_proved, bytes(corrected)))
     proved = [corrected for is_proved, corrected in found if is_proved]
     if proved:
@@ -170,7 +171,7 @@ def _cuts(record: bytes, bits: int, *, is_v2: bool, is_flag_kept: bool) -> Itera
             yield from ((claimed, end - topic_at) for end in ends)
         elif topic_at + topic_length in ends:
             yield claimed, topic_length
-        is_rest = 0 <= last - topic_at - topic_length <= _PROPERTIES_BYTES_MAX
+        is_rest = 0 <= last - topic_at - topic_length <= PROPERTIES_BYTES_MAX
         if is_flag_kept and not ends and is_rest and is_topic(topic_at, topic_length):
             yield claimed, topic_length
     if is_flag_kept:  # the body's length is wrong
@@ -196,7 +197,7 @@ def corrected_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
             return None
         return [int(part) for part in text.split(b",") if len(part) in range(1, _DIGITS_MAX + 1)]
 
-    difference = (zlib.crc32(body) ^ stored_crc) & 0x7FFFFFFF
+    difference = (zlib.crc32(body) ^ stored_crc) & CRC_MASK
     if difference == 0 or sum(1 for shift in (0, 8, 16, 24) if (difference >> shift) & 0xFF) == 1:
         return numbers(body)  # the body is intact, one byte of the CRC field is not
     if len(body) > _OP_BODY_BYTES_MAX:

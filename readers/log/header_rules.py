@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_layout import TRANSACTION_MASK
+from rmqtx.readers.log.record_layout import CRC_MASK, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
@@ -170,7 +170,7 @@ def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
     memory = memoryview(block.data)  # type: ignore[arg-type]
     for row in np.flatnonzero(have_property_crc(block)).tolist():
         end = int(block.starts[row] + block.lengths[row]) - PROPERTY_CRC_BYTES
-        computed = zlib.crc32(memory[int(block.starts[row]) : end]) & 0x7FFFFFFF
+        computed = zlib.crc32(memory[int(block.starts[row]) : end]) & CRC_MASK
         digits = bytes(memory[end + 9 : end + 19])
         stored = int(digits[::-1]) if digits.isdigit() else None
         if stored != computed:

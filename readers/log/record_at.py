@@ -37,8 +37,8 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if segment is None:
         return None
     data = log.read(offset, _FIRST_READ_BYTES)
-    length = number_at(data, "length_bytes")
-    if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, segment.end_offset - offset):
+    length = possible_length(data, segment, offset)
+    if length is None:
         return None
     if length > len(data):
         data = log.read(offset, length)
@@ -48,6 +48,12 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if block is None or not block.sound().all() or (FILLER_MARK in data and block.are_fillers().any()):
         return None
     return block
+
+
+def possible_length(data: bytes, segment: Segment, offset: int) -> int | None:
+    """Return the length of a record at a commit-log offset by its first bytes; None if that is impossible."""
+    length = number_at(data, "length_bytes")
+    return length if RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, segment.end_offset - offset) else None
 
 
 def stored_block(store: Store, offset: int) -> Block | None:

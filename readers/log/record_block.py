@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.properties import PropertyAreas, properties_of
-from rmqtx.readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
+from rmqtx.readers.log.record_layout import AT, BORN_V6, CRC_MASK, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
 from rmqtx.readers.model.columns import Bools, Int64s, coded, crcs, hosts, integers_at, message_ids, strings, views
 
 if TYPE_CHECKING:
@@ -268,6 +268,11 @@ class Block:
         encoded = self.coded_topics()
         return strings(encoded.dictionary).take(encoded.indices)
 
+    @property
+    def end_offset(self) -> int:
+        """Commit-log offset after the last record."""
+        return int(self.commit_log_offsets[-1] + self.lengths[-1])
+
     def bodies(self) -> pa.Array:
         """Bodies as stored (a binary view)."""
         return self._views(self.body_starts, self.body_lengths)
@@ -319,7 +324,7 @@ class Block:
         """
         fast = accelerated()
         computed = (crcs if fast is None else fast.checksums)(self.data, self.body_starts, self.body_lengths)
-        matches: Bools = (self.header("body_crc") ^ computed) & 0x7FFFFFFF == 0
+        matches: Bools = (self.header("body_crc") ^ computed) & CRC_MASK == 0
         return matches
 
 

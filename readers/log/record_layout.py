@@ -13,6 +13,10 @@ from rmqtx.readers.model.layout import Field, Layout, VariablePart
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
 MAGIC_BLANK = 0xCBD43194
+#: Brokers store a CRC-32 without its top bit.
+CRC_MASK = 0x7FFFFFFF
+#: The most that the length field of the properties allows: brokers refuse a message with more.
+PROPERTIES_BYTES_MAX = 32_767
 
 RECORD = Layout(
     "record",

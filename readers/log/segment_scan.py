@@ -34,6 +34,7 @@ from rmqtx.readers.log.properties import CHECK_TIMES
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import (
     BLANK_MAGIC,
+    CRC_MASK,
     FILLER_MARK,
     HEAD_BYTES,
     HEADER_BYTES_MAX,
@@ -69,7 +70,6 @@ _ZEROS = bytes(_RESYNC_BYTES)
 #: Bytes read after a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
-_CRC_MASK = 0x7FFFFFFF
 #: In a DLedger entry the magic code precedes the length.
 _DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
 
@@ -543,7 +543,7 @@ def misplaced_length(
     head = file.read(position, HEADER_BYTES_MAX)
     body_length = number_at(head, "body_length_bytes")
     body = file.read(position + header_bytes(number_at(head, "sys_flag")), body_length)
-    if zlib.crc32(body) & _CRC_MASK != number_at(head, "body_crc") or _is_moved(head, position, segment):
+    if zlib.crc32(body) & CRC_MASK != number_at(head, "body_crc") or _is_moved(head, position, segment):
         return None
     end = position + length + frame
     if sound_length(file, end, base) is not None:

@@ -22,7 +22,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.slot_files import cache_of
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import (
     HALF_TOPICS,
     OP_TOPIC,
@@ -101,9 +101,7 @@ def _are_known(store: Store, block: Block) -> Bools:
     cache = cache_of(store)
     known = cache.get("known topics")
     if not isinstance(known, pa.Array):
-        config = read_config(store, "topics.json").value
-        table = config.get("topicConfigTable") if isinstance(config, dict) else None
-        names = {*store.topics(), *(table if isinstance(table, dict) else ())}
+        names = {*store.topics(), *(config_table(store, "topics.json", "topicConfigTable") or ())}
         known = cache["known topics"] = pa.array([name.encode("utf-8", "surrogatepass") for name in names], pa.binary())
     found: Bools = np.asarray(pc.is_in(block.topics().cast(pa.binary()), value_set=known))
     return found

@@ -34,7 +34,7 @@ from rmqtx.readers.log.properties import (
     UNIQ_KEY,
 )
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
+from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, CRC_MASK, PREPARED, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s, integers
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Reading
@@ -143,7 +143,7 @@ def _inflated_crcs(block: Block) -> Int64s:
     for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
         start, length = int(block.body_starts[row]), int(block.body_lengths[row])
         inflated = compression.inflate(block.data[start : start + length].tobytes(), int(block.sys_flag[row]))
-        crcs[row] = crcs[row] if inflated is None else zlib.crc32(inflated) & 0x7FFFFFFF
+        crcs[row] = crcs[row] if inflated is None else zlib.crc32(inflated) & CRC_MASK
     return crcs
 
 

@@ -253,3 +253,10 @@ def message_ids(data: Bytes, host_positions: Int64s, is_v6: Bools, offsets: Int6
         return make
 
     return scatter(len(offsets), [(~is_v6, part(8)), (is_v6, part(20))])
+
+
+def lists_of(names: Sequence[str], matrix: Bools, kind: pa.DataType) -> pa.Array:
+    """Return a list for each row of a matrix: the names of the columns that are true. `kind`: the type of the lists."""
+    offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int32)
+    values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)

@@ -7,7 +7,6 @@ later files (docs/formats/state_table.md#recovery; seen with 3.1.4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +17,7 @@ from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout
-from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import REDO_LOG
 from rmqtx.readers.old_tables.beside_log import END_ENTRY
 from rmqtx.readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
@@ -92,12 +91,7 @@ def scan_redo_log(store: Store) -> Reading:
     Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
     Source: store/transaction/TransactionStateService.java (3.1.4); docs/formats/state_table.md#redo-log.
     """
-    reading = Reading(REDO_LOG, ())
-    reading.batches = _batches(store, reading)
-    if not FILES.exist(store):
-        why = f"{store.root} has no transaction/redolog: only brokers 3.0 and 3.1 write one"
-        reading.notes.append(Note(NoteKind.WHY, why))
-    return reading
+    return FILES.reading(store, REDO_LOG, _rows, "only brokers 3.0 and 3.1 write one")
 
 
 def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
@@ -163,11 +157,6 @@ def entries_per_file(entries: RedoEntries) -> int:
     return max(1, entries.files[0].size_bytes // REDO_ENTRY.size_bytes)
 
 
-def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
-    for units in FILES.units(store, reading.findings, reading.coverage):
-        yield _rows(store, units)
-
-
 def _rows(store: Store, found: SoundUnits) -> pa.RecordBatch:
     entries = found.units
     offsets, tags = entries["commit_log_offset"].astype(np.int64), entries["tags_code"].astype(np.int64)
@@ -201,6 +190,11 @@ def rebuilt_offsets(store: Store, entries: RedoEntries, findings: list[Finding])
     last = int(entries.offsets.max(initial=-1))
     blocks = scan_segments(store, findings, [], from_offset=last + 1)
     later = OldRecords.joined(OldRecords.of_block(block) for block in blocks)
+    return offsets_with(entries, later)
+
+
+def offsets_with(entries: RedoEntries, later: OldRecords) -> Int64s:
+    """Return the same. `later`: the records after the last entry."""
     return recovered_offsets(
         np.concatenate([entries.offsets, later.offsets]),
         np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)]),

@@ -8,7 +8,6 @@ whether it accepts an answer: only if the slot's number is the prepared record's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +17,7 @@ from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout
-from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import STATE_TABLE
 from rmqtx.readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH
@@ -79,12 +78,7 @@ def scan_state_table(store: Store) -> Reading:
     Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
     Source: store/transaction/TransactionStateService.java (3.1.4); docs/formats/state_table.md#slot.
     """
-    reading = Reading(STATE_TABLE, ())
-    reading.batches = _batches(store, reading)
-    if not FILES.exist(store):
-        why = f"{store.root} has no transaction/statetable: only masters 3.0 and 3.1 write it"
-        reading.notes.append(Note(NoteKind.WHY, why))
-    return reading
+    return FILES.reading(store, STATE_TABLE, _rows, "only masters 3.0 and 3.1 write it")
 
 
 def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
@@ -110,11 +104,6 @@ def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | Non
 def state_texts(states: Int64s) -> pa.Array:
     """Return the names of sound states."""
     return pa.array(list(STATES.values())).take(pa.array(states // PREPARED - 1))
-
-
-def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
-    for units in FILES.units(store, reading.findings, reading.coverage):
-        yield _rows(store, units)
 
 
 def _rows(store: Store, found: SoundUnits) -> pa.RecordBatch:

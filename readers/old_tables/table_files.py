@@ -13,7 +13,7 @@ import pyarrow as pa
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Layout
-from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.model.reading import Coverage, Note, NoteKind, Reading
 from rmqtx.readers.model.tables import STATE_ENTRIES
 from rmqtx.readers.queues.unit_files import Units, UnitScan, gaps_as, last_unit
 from rmqtx.readers.storage.segments import Segment, list_segments
@@ -111,6 +111,20 @@ class TableFiles:
                 positions = block.position + rows * size
                 numbers = (block.segment.base_offset + positions) // size
                 yield SoundUnits(block.segment, positions, numbers, block.units[rows])
+
+    def reading(
+        self, store: Store, schema: pa.Schema, rows: Callable[[Store, SoundUnits], pa.RecordBatch], writers: str
+    ) -> Reading:
+        """Return every sound unit as rows. `writers`: which brokers have such files, for a store without them.
+
+        Damage: as `units`.
+        """
+        reading = Reading(schema, ())
+        reading.batches = (rows(store, units) for units in self.units(store, reading.findings, reading.coverage))
+        if not self.exist(store):
+            why = f"{store.root} has no {'/'.join(self.directory[:2])}: {writers}"
+            reading.notes.append(Note(NoteKind.WHY, why))
+        return reading
 
     def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
         """Return all sound units at once, as an instance of `kind`; None if there is no file.

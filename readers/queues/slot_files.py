@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqtx.readers.model.columns import Int64s, strings
 from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
 from rmqtx.readers.queues.unit_files import UnitLog
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import Store
 
 SIMPLE, BATCH = "consumequeue", "batchconsumequeue"
@@ -42,12 +42,13 @@ class SlotFiles(UnitLog):
 
     def __init__(self, store: Store, name: QueueName) -> None:
         kind, topic, queue_id = name
-        found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
+        may_exist = queue_id >= 0 and is_directory_name(topic)
+        found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if may_exist else ()
         super().__init__(found, LAYOUTS[kind])
         self.bases = np.array([part.base_offset // self.layout.size_bytes for part in self.segments], np.int64)
 
 
-def _is_name(topic: bytes) -> bool:
+def is_directory_name(topic: bytes) -> bool:
     """Whether a directory can have this name: a damaged topic may be any bytes."""
     return bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
 
@@ -97,9 +98,7 @@ def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
 
 def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
     """Yield the queues of topics with `queue.type=BatchCQ` (5.0.0+); none if the configuration cannot be read."""
-    config = read_config(store, "topics.json").value
-    table = config.get("topicConfigTable") if isinstance(config, dict) else None
-    for topic, about in table.items() if isinstance(table, dict) else ():
+    for topic, about in (config_table(store, "topics.json", "topicConfigTable") or {}).items():
         attributes = about.get("attributes") if isinstance(about, dict) else None
         if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
             count = about.get("writeQueueNums")

@@ -139,11 +139,7 @@ class OpenFile:
                     f"cannot read {self.file}: {error.strerror}", file=self.file, position_bytes=position_bytes
                 ) from error
             if not part:
-                raise FileChanged(
-                    f"{self.file} became shorter while it was read",
-                    file=self.file, position_bytes=position_bytes,
-                    advice="copy the store and read the copy, or run the command again",
-                )
+                raise became_shorter(self.file, position_bytes)
             parts.append(part)
             wanted -= len(part)
             position_bytes += len(part)
@@ -200,3 +196,11 @@ def _is_hole(descriptor: int, position_bytes: int) -> bool:
         return os.lseek(descriptor, position_bytes, os.SEEK_HOLE) == position_bytes
     except OSError:
         return False
+
+
+def became_shorter(file: str, position_bytes: int) -> FileChanged:
+    """Return the error for a file that ends before the length that it had."""
+    return FileChanged(
+        f"{file} became shorter while it was read", file=file, position_bytes=position_bytes,
+        advice="copy the store and read the copy, or run the command again",
+    )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
-from rmqtx.readers.storage.open_file import REMOTE, REMOTE_PART_BYTES, OpenFile
+from rmqtx.readers.storage.open_file import REMOTE, REMOTE_PART_BYTES, OpenFile, became_shorter
 from rmqtx.readers.storage.remote_handles import (
     BLOCK_BYTES,
     KEPT_BYTES_MAX,
@@ -242,14 +242,7 @@ class RemoteFile(OpenFile):
                 return
             raise self._unreadable(position_bytes, error) from error
         if not is_whole:
-            raise self._became_shorter(position_bytes)
-
-    def _became_shorter(self, position_bytes: int) -> FileChanged:
-        return FileChanged(
-            f"{self.file} became shorter while it was read",
-            file=self.file, position_bytes=position_bytes,
-            advice="copy the store and read the copy, or run the command again",
-        )  # fmt: skip
+            raise became_shorter(self.file, position_bytes)
 
     def _unreadable(self, position_bytes: int, error: BaseException) -> UnreadableFile | FileChanged:
         """Return the error for a failed read: clients report it in different ways, so the file is examined again."""
@@ -259,7 +252,7 @@ class RemoteFile(OpenFile):
             if info.type == fs.FileType.NotFound:
                 reason = "the file was deleted while it was read"
             elif info.size is not None and info.size < self.size_bytes:
-                return self._became_shorter(position_bytes)
+                return became_shorter(self.file, position_bytes)
         except (pa.ArrowException, OSError):
             pass  # the first error is reported
         return UnreadableFile(f"cannot read {self.file}: {reason}", file=self.file, position_bytes=position_bytes)

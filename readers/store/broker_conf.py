@@ -14,8 +14,8 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, java_integer, se
 from rmqtx.readers.store.fastjson import parse, read_text
 
 _BY_LOWER = {key.lower(): key for key in sorted(KEYS)}
-_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-_WORDS = {"brokerRole": _ROLES, "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH")}
+#: The values that brokers accept, the default first. Source: store/config/MessageStoreConfig.java.
+WORDS = {"brokerRole": ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH")}
 _TEXT_MAX = 60
 #: Fields of the brokers' own classes (4.9.7 to 5.5.0) whose methods `set...` have other names. A running broker reports
 #: its fields; in a file these keys have no effect.
@@ -157,8 +157,8 @@ def _notes(settings: BrokerSettings, *, is_reported: bool) -> Iterator[str]:
         elif key in SWITCHES:
             if value.lower() not in ("true", "false"):
                 yield f"broker.conf: brokers take {value[:_TEXT_MAX]!r} as false: in force is {key} false"
-        elif key in _WORDS and value not in _WORDS[key]:
-            default = f"{key} {_WORDS[key][0]} (default)"
+        elif key in WORDS and value not in WORDS[key]:
+            default = f"{key} {WORDS[key][0]} (default)"
             yield f"broker.conf: brokers do not have {value[:_TEXT_MAX]!r}: in force is {default}"
 
 

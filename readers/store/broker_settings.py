@@ -102,6 +102,16 @@ class BrokerSettings:
         """Whether transaction_check_max was given, not assumed."""
         return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
 
+    @property
+    def checks_show_limit(self) -> bool:
+        """Whether the most checks of a half copy can be the limit: it was not given, and no discard copy shows it."""
+        return self.writes_discard_copy is not True and not self.check_max_is_configured
+
+    @property
+    def known_version(self) -> Version | None:
+        """The version, if only one is possible."""
+        return self.version_low if self.version_low == self.version_high else None
+
     def is_default(self, name: str) -> bool:
         """Whether the value of a field is a default and was not given."""
         return self.origin.get(name, FROM_CONF) not in (FROM_CONF, FROM_BROKER)
@@ -110,8 +120,8 @@ class BrokerSettings:
     def version(self) -> str:
         """The version as text, or its known bounds."""
         low, high = self.version_low, self.version_high
-        if low is not None and low == high:
-            return dotted(low)
+        if self.known_version is not None:
+            return dotted(self.known_version)
         parts = [] if low is None else [f"{dotted(low)} or later"]
         parts += [] if high is None else [f"{dotted(high)} or earlier"]
         return " and ".join(parts) or "of an unknown version"

@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -181,6 +182,13 @@ def _contradicted(store: Store, chosen: ChosenCursorFile, other: ChosenCursorFil
         actual=f"{store.place('config', other.file.name)} {words}",
     )  # fmt: skip
     return ChosenCursorFile(chosen.file, chosen.config, finding)
+
+
+def config_table(store: Store, file: str, name: str) -> Mapping[str, Any] | None:
+    """Return the object with a name in a file of config/; None if the file has none, or cannot be read."""
+    value = read_config(store, file).value
+    table = value.get(name) if isinstance(value, dict) else None
+    return table if isinstance(table, dict) else None
 
 
 def _is_there(store: Store, file: CursorFile) -> bool:

@@ -7,7 +7,7 @@ that ran at some time. Files that every broker rewrites while it runs show the v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.releases import (
@@ -64,6 +64,8 @@ RUST_MARKS = (
     "config/timer-role.meta",
 )
 RUST = "rocketmq-rust"
+#: Beginnings of topics that brokers create for their cluster, and the end of another one.
+CLUSTER_TOPICS, REPLY_SUFFIX = ("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_"), "_REPLY_TOPIC"
 _METRICS = "transactionMetrics"
 
 
@@ -126,16 +128,20 @@ def at_most(store: Store) -> Iterator[tuple[Version, str]]:
         yield KEY_TOPIC_OF_4_3_0.since, "config/topics.json"
 
 
+def has_reply_topic(topics: Collection[str]) -> bool:
+    """Whether a cluster has a topic for replies; the cluster has a topic too."""
+    return any(topic.endswith(REPLY_SUFFIX) and topic.removesuffix(REPLY_SUFFIX) in topics for topic in topics)
+
+
 def _topics_since(topics: set[str]) -> Iterator[Version]:
     """Yield lower bounds of the version from topics that brokers create automatically."""
     if ROCKSDB_HALF_TOPIC in topics:
         yield ROCKSDB_TRANSACTIONS.since
-    if any(topic.startswith(("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_")) for topic in topics):
+    if any(topic.startswith(CLUSTER_TOPICS) for topic in topics):
         yield SYSTEM_TOPICS.since
     if SCHEDULE_TOPIC in topics:
         yield SCHEDULE_TOPIC_DECLARED.since
-    suffix = "_REPLY_TOPIC"  # of the cluster, which has a topic too
-    if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):
+    if has_reply_topic(topics):
         yield REPLY_TOPIC.since
     if DISCARD_TOPIC in topics:
         yield DISCARD_COPY.since

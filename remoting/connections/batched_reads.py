@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rmqtx.readers.log.record_layout import number_at
 from rmqtx.readers.model.findings import Finding
-from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.broker import EVER_MS, Broker
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
@@ -20,7 +20,6 @@ from rmqtx.remoting.protocol.record_bytes import cut
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.25
 _BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
-_EVER_MS = 1 << 62
 #: Most records that a broker returns for one key (defaultQueryMaxNum); with this many there may be more.
 QUERY_RECORDS_MAX = 32
 
@@ -85,7 +84,7 @@ def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[
 
 def queries(
     broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
-    times_ms: tuple[int, int] = (0, _EVER_MS),
+    times_ms: tuple[int, int] = (0, EVER_MS),
 ) -> Iterator[bytes]:
     """Yield the records that the index has under some keys (topic, key), one after another as in the log.
 
@@ -109,7 +108,7 @@ def queries(
             times = _store_times(frame.body)
             if len(times) >= QUERY_RECORDS_MAX:
                 oldest = min(times)
-                if oldest < oldest_of.get((topic, key), _EVER_MS):
+                if oldest < oldest_of.get((topic, key), EVER_MS):
                     oldest_of[topic, key] = oldest
                     more.append((topic, key, oldest))
                 elif incomplete is not None:

@@ -27,7 +27,7 @@ _PULL_CODES = {
     ResponseCode.PULL_RETRY_IMMEDIATELY: "filtered", ResponseCode.PULL_OFFSET_MOVED: "moved",
 }  # fmt: skip
 _SUBSCRIPTION_IN_REQUEST = 4
-_EVER_MS = 1 << 62
+EVER_MS = 1 << 62
 _RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
 
 
@@ -175,7 +175,7 @@ class Broker:
         return frame.body or None
 
     def query(
-        self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = _EVER_MS, count: int = 64
+        self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = EVER_MS, count: int = 64
     ) -> bytes:
         """Return the records that the index has under a key, one after another; other keys may have the same hash."""
         fields: dict[str, Value] = {

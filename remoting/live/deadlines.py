@@ -11,7 +11,7 @@ from rmqtx.remoting.live.queues import OpsUnreadable, records
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.verdicts.check.check_rules import check_rules, check_settings, supposed_version
+from rmqtx.verdicts.check.check_rules import check_rules, check_settings, supposed_rules, supposed_version
 from rmqtx.verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
 from rmqtx.verdicts.deadlines.predicting import predict_window, standing
 from rmqtx.verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
@@ -35,7 +35,7 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
         return Prediction(is_running=True, why=NEVER_DISCARDED if asks else NEVER_ASKED)
     if facts.is_slave:
         return Prediction(is_running=True, why=SLAVE)
-    rules = check_rules(supposed_version(facts.settings)[0])
+    rules = supposed_rules(facts.settings)
     try:
         window = source.check_window(rules)
     except OpsUnreadable:

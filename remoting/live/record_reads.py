@@ -29,6 +29,7 @@ from rmqtx.readers.store.store import (
     WAITING_TOPICS,
 )
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries, topics, views
+from rmqtx.remoting.connections.broker import EVER_MS
 from rmqtx.remoting.live.queues import (
     LogTooLong,
     OpsUnreadable,
@@ -48,7 +49,6 @@ from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (*HALF_TOPICS, *WAITING_TOPICS)
-_EVER_MS = 1 << 62
 _CLOCK_AHEAD_MS = HOUR_MS
 #: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2
@@ -378,7 +378,7 @@ def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
     """Yield the time since the log's first record, in spans that the broker accepts in one query."""
     end_ms = facts.taken_time_ms + _CLOCK_AHEAD_MS
     if facts.query_span_ms is None:
-        yield 0, _EVER_MS
+        yield 0, EVER_MS
         return
     begin_ms = end_ms - facts.query_span_ms
     for block in blocks_of([facts.broker.view(facts.log_begin_offset) or b""], facts.root, []):

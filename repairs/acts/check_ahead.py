@@ -13,10 +13,15 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.repairs.acts.situation import NamedRecord, ReadAgain, Situation
-from rmqtx.verdicts.check.check_rules import CheckRules, CheckSettings, check_rules, check_settings, supposed_version
+from rmqtx.verdicts.check.check_rules import (
+    CheckRules,
+    CheckSettings,
+    check_rules,
+    check_settings,
+    supposed_rules,
+)
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
 from rmqtx.verdicts.check.state import Op, first_read
-from rmqtx.verdicts.check.stored_records import StoredHalves
 from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_window
 
 #: About the length of the record of an op message.
@@ -85,7 +90,7 @@ class CheckAhead:
             return found
         # Behind an op message with the next number of the queue the check begins at the first half message again.
         state = window.state
-        if self._rules.overflow_to_begin and state.half_begin < _stored(window).begin:
+        if self._rules.overflow_to_begin and state.half_begin < window.stored_halves.begin:
             for name, numbers in acts.items():
                 if max((*planned, *numbers), default=-1) >= state.half_end:
                     found[name] = ReadAgain(max(numbers), state.half_end, None)
@@ -111,11 +116,11 @@ class CheckAhead:
     def _may_read_settled(self, window: CheckWindow) -> bool:
         """Whether the check can leave an op message behind; faster than playing rounds."""
         state = window.state
-        newest_ms = int(_stored(window).numbers["born_time_ms"].max(initial=0))
+        newest_ms = int(window.stored_halves.numbers["born_time_ms"].max(initial=0))
         return (
             self._rules.end_is_illegal
             or OP_TOPIC in window.hides_new
-            or not state.op_begin <= state.op_cursor <= state.op_end
+            or not state.is_op_cursor_inside
             or newest_ms > max(self._begin_times_ms)  # a check asks about it before it reads all op messages
         )
 
@@ -129,11 +134,6 @@ class CheckAhead:
                 window.state, self._rules, self._how, time_ms, new, are_seen=OP_TOPIC not in window.hides_new
             )
         return found
-
-
-def _stored(window: CheckWindow) -> StoredHalves:
-    assert isinstance(window.state.halves, StoredHalves)
-    return window.state.halves
 
 
 def check_of_files(
@@ -160,7 +160,7 @@ def check_of_broker(facts: LiveStore) -> CheckAhead | None:
     """
     if facts.is_slave or not facts.has_half_topic:
         return None
-    rules, how = check_rules(supposed_version(facts.settings)[0]), check_settings(facts.settings)
+    rules, how = supposed_rules(facts.settings), check_settings(facts.settings)
     if not rules.end_is_illegal and facts.op_cursor <= facts.broker.max_offset(OP_TOPIC):
         return None
     begin_ms = facts.taken_time_ms

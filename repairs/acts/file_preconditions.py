@@ -10,7 +10,7 @@ from typing import Any
 from rmqtx.readers.model.errors import BadRequest, FormatError, StoreInUse, UnsafeStore
 from rmqtx.readers.model.releases import STORE_LOCK, Version, dotted, parse_version, release_before
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import (
     CHECK_TOPICS,
     DISCARD_TOPIC,
@@ -138,9 +138,7 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
 
 def topic_table(store: Store) -> Mapping[str, Any]:
     """The topics in config/topics.json, by name; empty where the file cannot be read."""
-    value = read_config(store, "topics.json").value
-    table = value.get("topicConfigTable") if isinstance(value, dict) else None
-    return table if isinstance(table, dict) else {}
+    return config_table(store, "topics.json", "topicConfigTable") or {}
 
 
 def unwritable(

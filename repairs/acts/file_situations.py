@@ -27,7 +27,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import ActConditions, Situation
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.transaction import EVIDENCE, Transaction
 
 _TABLE_CODES = ("table-", "redo-")
 #: Findings of the whole store; their effect on a transaction is in its state, or in findings at its own slots.
@@ -73,9 +73,8 @@ def file_situations(
 
 def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
     settings = settings_of(store)
-    is_known = settings.version_low is not None and settings.version_low == settings.version_high
     return ActConditions(
-        version=settings.version_low if is_known else None,
+        version=settings.known_version,
         is_slave=False,  # a slave's files serve as evidence; the plan is applied at the master
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
@@ -139,12 +138,9 @@ def _concerns(finding: Finding, transaction: Transaction, cited: set[int], *, is
     return finding.code not in _OF_CURSORS or not is_prepared
 
 
-_LISTS = ("half_copies", "op_marks", "final_records", "discard_copies")
-
-
 def cited_offsets(row: Mapping[str, Any]) -> set[int]:
     """Commit-log offsets of all records that are evidence for a row of TRANSACTIONS."""
-    return {int(entry["commit_log_offset"]) for name in _LISTS for entry in row[name]}
+    return {int(entry["commit_log_offset"]) for name in EVIDENCE for entry in row[name]}
 
 
 def own_findings(store: Store, log: SegmentedLog, index: Index, row: Mapping[str, Any]) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def rocksdb(situation: Situation, request: ActRequest) -> Found:
     the broker is older than these halves, and takes its number for one of the ordinary half queue.
     """
     conditions = situation.conditions
-    is_live = not (conditions.is_stopped or conditions.is_of_files or conditions.sent_to is not None)
+    is_live = conditions.is_by_request
     version = conditions.version
     if is_live and request.decides and is_in_rocksdb(situation.named) and version is not None and (
         not ROCKSDB_TRANSACTIONS.holds(version)

@@ -40,10 +40,9 @@ from rmqtx.repairs.acts.situation import (
 )
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.check.state import first_read
-from rmqtx.verdicts.model.marked_copies import copies_in
+from rmqtx.verdicts.model.marked_copies import OVER, copies_in
 from rmqtx.verdicts.model.trace_evidence import Traces
 from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
-from rmqtx.verdicts.model.verdict_words import State
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -51,8 +50,6 @@ _MARGIN_MS = 1_000
 #: op can miss one turn and be written at the next. A delay of 3.6 s was seen on 5.1.4, on a machine with a load of 100.
 _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
-#: States that a redelivery may change.
-_OVER = (State.ROLLED_BACK, State.DISCARDED, State.LOST)
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
 
 
@@ -120,7 +117,7 @@ class LiveMedium:
 
     def _with_copies(self, row: Transaction, unread: dict[str, list[str]]) -> Transaction:
         """The row with the copies that a redelivery from files sent, as deliveries; only of what is over."""
-        if row.final_records or row.topic is None or row.state not in _OVER:
+        if row.final_records or row.topic is None or row.state not in OVER:
             return row
         return replace(row, final_records=tuple(self._messages(row, unread, only_marked=True)))
 
@@ -199,7 +196,7 @@ class LiveMedium:
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
         )  # fmt: skip
-        if row.state in _OVER:
+        if row.state in OVER:
             conditions = with_traces(conditions, row.transaction_id, self._traces)
         return Situation(row, half, discard, half, conditions)
 

@@ -73,8 +73,7 @@ def cannot_be_sent(situation: Situation, request: ActRequest) -> Found:
     why, conditions, named = situation.conditions.unsendable, situation.conditions, situation.named
     if why is not None:
         return f"it cannot be delivered: {why}", "send the message again from the application"
-    is_request = not (conditions.is_stopped or conditions.is_of_files or conditions.sent_to is not None)
-    if request.action not in DELIVERING or not is_request or named is None or not named.raw:
+    if request.action not in DELIVERING or not conditions.is_by_request or named is None or not named.raw:
         return None
     return None if has_readable_body(named.raw) else (
         f"consumers cannot read the body of half copy {named.queue_offset}, which the broker would deliver (the "

@@ -164,6 +164,11 @@ class ActConditions:
     is_there: bool = False
     is_decidable_there: bool = False
 
+    @property
+    def is_by_request(self) -> bool:
+        """Whether a running broker is asked to act."""
+        return not (self.is_stopped or self.is_of_files or self.sent_to is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:

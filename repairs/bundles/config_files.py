@@ -25,7 +25,13 @@ from rmqtx.readers.store.store import (
     SCHEDULE_TOPIC,
     Store,
 )
-from rmqtx.readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
+from rmqtx.readers.store.version_signs import (
+    CLUSTER_TOPICS,
+    MISSPELT_TIME,
+    REPLY_SUFFIX,
+    VERSION_MARKS,
+    has_reply_topic,
+)
 from rmqtx.repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
 from rmqtx.repairs.bundles.redaction import SYSTEM_NAMES, Redactor
 from rmqtx.repairs.bundles.selection import Selection
@@ -199,12 +205,11 @@ def _topics(selection: Selection, name_of: Naming) -> dict[str, object] | None:
     own |= {row.topic for row in selection.rows if row.topic is not None}
     kept = {topic: name_of(topic) for topic in topics if topic in own}
     names = {topic for topic in topics if topic in SYSTEM_NAMES or topic.startswith("RMQ_SYS_")}
-    for prefix in ("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_"):
+    for prefix in CLUSTER_TOPICS:
         if any(topic.startswith(prefix) for topic in topics):
             names.add(f"{prefix}cluster")
-    suffix = "_REPLY_TOPIC"
-    if any(topic.endswith(suffix) and topic.removesuffix(suffix) in topics for topic in topics):
-        names |= {"cluster", f"cluster{suffix}"}
+    if has_reply_topic(topics):
+        names |= {"cluster", f"cluster{REPLY_SUFFIX}"}
     table = {name: _topic(name, topics.get(name)) for name in sorted(names)}
     table |= {name: _topic(name, topics.get(topic)) for topic, name in sorted(kept.items())}
     found: dict[str, object] = {"topicConfigTable": table}

@@ -179,7 +179,7 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
     facts = store_facts(store, settings_of)  # cursors before records
     facts = conclude(facts, _scanned(selection)).facts
     settings = facts.settings
-    if settings.writes_discard_copy is not True and not settings.check_max_is_configured:
+    if settings.checks_show_limit:
         limit = settings.transaction_check_max
         selection.check_max = min(limit, facts.checks_seen_max or limit)
     evidence = store_evidence(facts)

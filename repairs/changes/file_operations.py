@@ -31,6 +31,9 @@ _ADVICE = {
 #: The permissions of user, group and others.
 _PERMISSIONS = 0o777
 
+#: Added to the name of a file or directory until it is complete.
+UNFINISHED_SUFFIX = ".unfinished"
+
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:

@@ -14,10 +14,9 @@ from pathlib import Path
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.storage.places import is_uri
-from rmqtx.repairs.changes.file_operations import FileOperations, writing
+from rmqtx.repairs.changes.file_operations import UNFINISHED_SUFFIX, FileOperations, writing
 
 #: Added to the name until the store is complete.
-UNFINISHED_SUFFIX = ".unfinished"
 #: Called with bytes done, bytes in all.
 Progress = Callable[[int, int], None]
 

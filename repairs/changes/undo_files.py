@@ -32,7 +32,7 @@ from rmqtx.readers.log.record_at import first_record_of
 from rmqtx.readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.tables import column
 from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero
-from rmqtx.repairs.changes.file_operations import Attributes, FileOperations, writing
+from rmqtx.repairs.changes.file_operations import UNFINISHED_SUFFIX, Attributes, FileOperations, writing
 from rmqtx.repairs.changes.fingerprints import FilePrint
 from rmqtx.repairs.changes.undo_frames import (
     AFTER,
@@ -59,8 +59,6 @@ from rmqtx.repairs.changes.undo_frames import (
 from rmqtx.repairs.receipts.receipts import whoever
 from rmqtx.verdicts.audit.provenance import tool
 
-#: Added to the name until the plan is complete.
-UNFINISHED_SUFFIX = ".unfinished"
 #: The last step that was begun or completed.
 APPLYING, APPLIED, UNDOING, UNDONE = "applying", "applied", "undoing", "undone"
 STATES: dict[str, str] = {

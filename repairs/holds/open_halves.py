@@ -15,8 +15,8 @@ from rmqtx.remoting.live.deadlines import live_stops, predict_from_live
 from rmqtx.remoting.live.queues import OpsUnreadable
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses
-from rmqtx.verdicts.check.check_rules import check_rules, check_settings, supposed_version
-from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
+from rmqtx.verdicts.check.check_rules import check_settings, supposed_rules
+from rmqtx.verdicts.check.stored_records import ABSENT, StoredOps
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.deadlines.predicting import from_real_cursor
 from rmqtx.verdicts.model.predicted import NEVER, Event
@@ -97,7 +97,7 @@ class OpenHalves:
         found = predict_from_live(replace(self.facts, settings=self.with_settings(changed)), self.source)
         if self.window is None or not found.is_whole:
             return Forecast(unknown=found.why.text, begin_ms=found.begin_ms)
-        halves = _stored(self.window)
+        halves = self.window.stored_halves
         rows = {offset: row for row, offset in enumerate(self.window.words["commit_log_offset"].to_pylist())}
         ids = self.window.words["transaction_id"].to_pylist()
         checks, born = halves.numbers["checks_count"], halves.numbers["born_time_ms"]
@@ -122,7 +122,7 @@ class OpenHalves:
         decision. Order: that of the queue. Raises: AssertionError without a window.
         """
         assert self.window is not None
-        halves, ops = _stored(self.window), self.window.state.ops
+        halves, ops = self.window.stored_halves, self.window.state.ops
         assert isinstance(ops, StoredOps)
         named = {number for op in ops.ops if op is not None and op.is_tagged for number in op.numbers}
         rows = [
@@ -138,7 +138,7 @@ class OpenHalves:
         if self.window is None:
             return None
         check = check_settings(self.with_settings(changed))
-        rules = check_rules(supposed_version(self.facts.settings)[0])
+        rules = supposed_rules(self.facts.settings)
         simulated = Simulated(self.facts.root, "held", from_real_cursor(self.window), rules, check, begin_ms)
         written = steps = 0
         for played in simulated.rounds():
@@ -163,14 +163,8 @@ def read_open_halves(broker: Broker) -> OpenHalves:
     if facts.has_half_topic and not facts.is_slave:
         facts.check_stops[:] = live_stops(facts, source)
         try:
-            window = source.check_window(check_rules(supposed_version(facts.settings)[0]))
+            window = source.check_window(supposed_rules(facts.settings))
         except OpsUnreadable:
             window = None
     unseen = source.undecided_in_rocksdb() if facts.rocksdb_end > facts.rocksdb_begin else []
     return OpenHalves(facts, source, window, tuple(unseen))
-
-
-def _stored(window: CheckWindow) -> StoredHalves:
-    halves = window.state.halves
-    assert isinstance(halves, StoredHalves)
-    return halves

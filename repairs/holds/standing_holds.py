@@ -13,7 +13,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from rmqtx.readers.model.tables import column
-from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
+from rmqtx.repairs.receipts.act_words import NOTHING_SENT, ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import Receipt, SettingChange
 
 #: The settings that a hold raises.
@@ -28,8 +28,6 @@ REJECT, OP_BATCH = "rejectTransactionMessage", "transactionOpBatchInterval"
 DRAINED_OP_BATCH_MS = 100
 #: Outcomes after which the settings were set: `contradicted` is a hold before which something was discarded.
 _READ_BACK = (ActOutcome.PROVED, ActOutcome.CONTRADICTED)
-#: Outcomes after which no setting was changed.
-_NOTHING_SET = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def standing_holds(receipts: Iterable[Receipt]) -> dict[str, Hold]:
     """
     found: dict[str, Hold] = {}
     for receipt in receipts:
-        if receipt.action in (ActKind.HOLD, ActKind.DRAIN) and receipt.outcome not in _NOTHING_SET:
+        if receipt.action in (ActKind.HOLD, ActKind.DRAIN) and receipt.outcome not in NOTHING_SENT:
             found[receipt.store] = _with(found.get(receipt.store), receipt)
         elif receipt.action == ActKind.RELEASE and receipt.outcome == ActOutcome.PROVED:
             found.pop(receipt.store, None)

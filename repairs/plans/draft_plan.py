@@ -27,10 +27,10 @@ from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import ActRequest, NamedRecord, Situation
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanStore, RecordPlace, Step, parse_plan
-from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, fingerprint, step_of
+from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
 from rmqtx.repairs.receipts.receipts import Receipt, whoever
 from rmqtx.verdicts.audit.provenance import Provenance, StoreProvenance, tool
-from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
+from rmqtx.verdicts.model.transaction import WITNESS_KINDS, Copy, Transaction, newest_first
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
@@ -95,8 +95,8 @@ def staleness(
     if row is None:
         return "its records no longer exist"
     names = PLACE if is_same_store else PLACE[1:]
-    planned = {kind: _places((asdict(one) for one in step.witnesses), names, kind) for kind in WITNESSES.values()}
-    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
+    planned = {kind: _places((asdict(one) for one in step.witnesses), names, kind) for kind in WITNESS_KINDS.values()}
+    for column, kind in sorted(WITNESS_KINDS.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
         now = _places((asdict(one) for one in getattr(row, column)), names)
         if kind == "half_copy" and not is_exact:
             continue

@@ -22,7 +22,7 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
 from rmqtx.readers.queues.consume_queue_extension import EXTENSION_UNIT
-from rmqtx.readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, topic_text
+from rmqtx.readers.queues.slot_files import BATCH, LAYOUTS, QueueName, is_directory_name, queue_text, topic_text
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.changes.new_stores import write_at
 from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
@@ -324,5 +324,4 @@ def _one(rows: ClaimedRows, row: int) -> ClaimedRows:
 
 def _can_be_directory(name: QueueName) -> bool:
     _, topic, queue_id = name
-    plain = bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
-    return plain and len(topic) <= _NAME_BYTES_MAX and queue_id >= 0
+    return is_directory_name(topic) and len(topic) <= _NAME_BYTES_MAX and queue_id >= 0

@@ -157,9 +157,8 @@ class DerivedBuilder:
 
 def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
     """Whether a store's broker indexes tags (5.5.0): by its version, else by the newest entries."""
-    is_exact = settings.version_low is not None and settings.version_low == settings.version_high
     known = INDEX_TAGS.between(settings.version_low, settings.version_high)
-    if is_exact or known is False:
+    if settings.known_version is not None or known is False:
         return known is True
     return newest_entries_have_tags(store)
 

@@ -49,6 +49,8 @@ class ActOutcome(StrEnum):
     CONTRADICTED = "contradicted"
 
 
+#: Outcomes after which no request can have an effect.
+NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 #: The meaning of each outcome.
 OUTCOMES: dict[str, str] = {
     ActOutcome.PROVED: "the effect was read back: the COMMIT record, the op mark, a new half copy, or the settings",

@@ -7,13 +7,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PlanCursor, PlanStore, RecordPlace, Step, StepWitness
 from rmqtx.verdicts.audit.provenance import StoreProvenance
-from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.transaction import WITNESS_KINDS, Transaction
 
-#: The kinds of witness by the column of TRANSACTIONS that holds them.
-WITNESSES = {
-    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
-    "discard_copies": "discard_copy",
-}  # fmt: skip
 #: Columns of a witness's place.
 PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 
@@ -40,7 +35,7 @@ def witnesses_of(row: Transaction) -> list[StepWitness]:
     """The witnesses of a transaction in the form of plans and receipts."""
     return [
         StepWitness(kind, entry.store, entry.queue_id, entry.queue_offset, entry.commit_log_offset)
-        for column, kind in WITNESSES.items()
+        for column, kind in WITNESS_KINDS.items()
         for entry in getattr(row, column)
     ]
 

@@ -22,7 +22,15 @@ import pyarrow as pa
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
-from rmqtx.repairs.receipts.act_words import OF_SETTINGS, OUTCOMES, STANDINGS, ActKind, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import (
+    NOTHING_SENT,
+    OF_SETTINGS,
+    OUTCOMES,
+    STANDINGS,
+    ActKind,
+    ActOutcome,
+    StandingWord,
+)
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED, RecordPlace, StepWitness
 from rmqtx.verdicts.audit.provenance import tool
 
@@ -273,7 +281,7 @@ class Receipt:
 
         A process that was killed may have sent a request after its last line.
         """
-        if self.is_of_files or self.outcome in _NOTHING_SENT:
+        if self.is_of_files or self.outcome in NOTHING_SENT:
             return None
         known = [one.answered_time_ms or 0 for one in self.requests]
         open_times = [one.sent_time_ms or 0 for one in self.requests if one.response_code is None]
@@ -285,10 +293,6 @@ class Receipt:
     def has_ended(self) -> bool:
         """Whether its outcome was recorded."""
         return self.ended_time_ms is not None
-
-
-#: Outcomes after which no request can have an effect.
-_NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 #: Rechecks have lines of their own.
 _OF_A_LINE = [one for one in fields(Receipt) if one.name != "rechecks"]
 

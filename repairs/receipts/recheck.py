@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
-from rmqtx.repairs.receipts.act_words import OF_SETTINGS, ActKind, ActOutcome, StandingWord
+from rmqtx.repairs.receipts.act_words import NOTHING_SENT, OF_SETTINGS, ActKind, StandingWord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import SEND, SET_CURSOR, Receipt, Recheck, whoever
@@ -21,8 +21,6 @@ from rmqtx.verdicts.model.verdict_words import State
 
 _Kind = TypeVar("_Kind", Copy, OpMark, FinalRecord)
 Cursors = Mapping[str, int]
-#: Outcomes after which the act cannot have an effect.
-_NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ def rechecked(
     directories of the stores that are read; none for live brokers. `settings`: returns the present configuration of a
     broker; None if it was not read.
     """
-    acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
+    acted_on = [one.transaction_id for one in receipts if one.outcome not in NOTHING_SENT]
     ids = list(dict.fromkeys(one for one in acted_on if one is not None))
     rows: dict[str, list[Transaction]] = {}
     for row in look(ids) if ids else ():
@@ -54,14 +52,14 @@ def rechecked(
         if receipt.action in OF_SETTINGS:
             yield receipt, settings_standing(receipt, settings)
         elif receipt.action == ActKind.CURSOR_SET:
-            other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
+            other = receipt.outcome not in NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, (
                 Standing(StandingWord.OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read")
                 if other else cursor_standing(receipt, None if cursors is None else cursors())
             )
         else:
             found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
-            other = found is None and receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
+            other = found is None and receipt.outcome not in NOTHING_SENT and _is_elsewhere(receipt.store, places())
             yield receipt, _elsewhere(receipt) if other else standing_of(receipt, found)
 
 
@@ -93,7 +91,7 @@ def _row_of(receipt: Receipt, rows: list[Transaction]) -> Transaction | None:
 
 def standing_of(receipt: Receipt, row: Transaction | None) -> Standing:
     """Return the standing of a receipt by its transaction; `row` is None where the transaction is not found."""
-    if receipt.outcome in _NOTHING_SENT:
+    if receipt.outcome in NOTHING_SENT:
         return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if row is None:
         why = "there is no record of the transaction: it has expired, or is on another broker"
@@ -114,7 +112,7 @@ def standing_of(receipt: Receipt, row: Transaction | None) -> Standing:
 
 def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
     """Return the standing of a receipt that set the check's cursors; a running broker moves them on."""
-    if receipt.outcome in _NOTHING_SENT:
+    if receipt.outcome in NOTHING_SENT:
         return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     if cursors is None:
         why = "the check's cursors are unknown here: recheck with the files of one store: --store"
@@ -137,7 +135,7 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
 
 def settings_standing(receipt: Receipt, settings: Callable[[str], Mapping[str, str] | None]) -> Standing:
     """Return the standing of a receipt that set a broker's settings."""
-    if receipt.outcome in _NOTHING_SENT:
+    if receipt.outcome in NOTHING_SENT:
         return Standing(StandingWord.NOTHING_DONE, f"nothing was done ({receipt.outcome})")
     present = settings(receipt.store)
     if present is None:

@@ -24,6 +24,7 @@ from rmqtx.readers.log.record_layout import (
     MAGIC_V1,
     MAGIC_V2,
     NAME_END,
+    PROPERTIES_BYTES_MAX,
     RECORD,
     ROLLBACK,
     STORE_V6,
@@ -51,7 +52,6 @@ PROPERTY_CRC = b"__CRC32#"
 #: Name, end of name, ten digits, end of value.
 PROPERTY_CRC_BYTES = len(PROPERTY_CRC) + 1 + 10 + 1
 _TOPIC_BYTES_MAX_V1 = 127
-_PROPERTIES_BYTES_MAX = 32_767
 _OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
 _IPV4_HOST_BYTES = 8
 
@@ -137,7 +137,7 @@ class RecordDraft:
         properties = _closed(self.properties, is_closed=rules.properties_are_closed)
         if rules.has_property_crc:
             properties = _closed(properties, is_closed=True) + bytes(PROPERTY_CRC_BYTES)
-        if len(properties) > _PROPERTIES_BYTES_MAX:
+        if len(properties) > PROPERTIES_BYTES_MAX:
             raise FormatError(f"properties of {len(properties)} bytes do not fit into a record")
         is_long = len(topic) > _TOPIC_BYTES_MAX_V1
         hosts = (_v6(self.born_host, BORN_V6), _v6(self.store_host, STORE_V6))

@@ -27,8 +27,9 @@ from rmqtx.readers.queues.slot_files import SIMPLE
 from rmqtx.readers.storage.segments import is_dledger
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
 from rmqtx.repairs.changes.clones import copy_file, copy_tree
+from rmqtx.repairs.changes.file_operations import UNFINISHED_SUFFIX
 from rmqtx.repairs.changes.fingerprints import require_links_inside
-from rmqtx.repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
+from rmqtx.repairs.changes.new_stores import Progress, new_store, write_at
 from rmqtx.repairs.rebuild.queues import QueueBuilder
 from rmqtx.repairs.rebuild.rebuild import PARTS, DerivedBuilder, Rebuilt
 from rmqtx.repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, placeholder

@@ -19,7 +19,8 @@ from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
+from rmqtx.verdicts.model.transaction import EVIDENCE
+from rmqtx.verdicts.transactions.diff import DIFFERENCES, NARROW, different
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession

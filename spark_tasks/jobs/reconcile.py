@@ -23,7 +23,7 @@ from rmqtx.spark_tasks.jobs.audit import Judged, transactions, unread_in
 from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, LedgerFit, LedgerTerms, Match, ledger_words
+from rmqtx.verdicts.ledger.join import SEPARATOR, UNMATCHED_SHOWN_MAX, LedgerFit, LedgerTerms, Match, ledger_words
 from rmqtx.verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
 from rmqtx.verdicts.model.reading import VerdictReading
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 #: The columns that identify a transaction, joined to one text.
 _IDENTITY = ("transaction_id", "producer_group", "topic", "queue_id", "born_time_ms", "half_store_time_ms")
-_SEPARATOR = "\x1f"
 _KEYS = "identity string, key string"
 _WORDS = "key string, says tinyint, ledger_row string"
 
@@ -90,7 +89,7 @@ def _handed_over(
 def _identified(verdicts: DataFrame) -> DataFrame:
     """Return verdicts with the column `identity`."""
     words = (sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
-    return verdicts.withColumn("identity", sql.concat_ws(_SEPARATOR, *words))
+    return verdicts.withColumn("identity", sql.concat_ws(SEPARATOR, *words))
 
 
 def _advised(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import StorageLevel
 
+from rmqtx.readers.jobs.spool import taken_batches
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.packages import is_local
 from rmqtx.spark_tasks.session.progress import described
@@ -120,14 +121,7 @@ def _fetched(frame: DataFrame, numbers: list[int]) -> Iterator[pa.RecordBatch]:
 
 def _results(rows: list[Row]) -> Iterator[pa.RecordBatch]:
     for row in sorted(rows, key=lambda row: int(row["number"])):
-        yield from from_bytes(row["data"]) if row["file"] is None else _from_file(Path(row["file"]))
-
-
-def _from_file(file: Path) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(str(file)) as source:
-        batches = pa.ipc.open_file(source)
-        yield from (batches.get_batch(number) for number in range(batches.num_record_batches))
-    file.unlink()
+        yield from from_bytes(row["data"]) if row["file"] is None else taken_batches(Path(row["file"]))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.jobs.job_runner import shown_to
-from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.jobs.spool import Spool, taken_batches
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
 from rmqtx.readers.log.commit_log import log_bytes
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
@@ -219,7 +219,7 @@ def _audit(
                     reading.habits.update(habits)
                     reading.add_findings(unread)
                     show_phase(how.progress, "judging", number + 1, len(tasks))
-                    yield from _taken(judged) if isinstance(judged, Path) else judged
+                    yield from taken_batches(judged) if isinstance(judged, Path) else judged
 
 
 def _concluded(
@@ -249,14 +249,6 @@ def _set_aside(found: Iterable[_SetAside], plan: SplitPlan, progress: Progress |
                 read.ended(part.scanned.split)
     kept = {id(part) for part in without_stale([part.scanned for part in parts])}
     return [part for part in parts if id(part.scanned) in kept]
-
-
-def _taken(path: Path) -> Iterator[pa.RecordBatch]:
-    """Read the verdicts in a file and remove it."""
-    with pa.memory_map(str(path)) as file:
-        verdicts = pa.ipc.open_file(file)
-        yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
-    path.unlink()
 
 
 def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:

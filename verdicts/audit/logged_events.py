@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from rmqtx.readers.traces.trace_lines import TraceKind
+from rmqtx.verdicts.model.transaction import EVIDENCE
 from rmqtx.verdicts.model.verdict_words import State
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _LINES_MAX = 10
 #: A line that names only a group belongs to a check within this time after the copy that the check put back.
 _CHECK_MS_MAX = 5_000
 _AFTER_MS = 60_000
-_RECORDS = ("half_copies", "op_marks", "final_records", "discard_copies")
 
 
 class Event(TypedDict, total=False):
@@ -95,7 +95,7 @@ class LoggedEvents:
         self._times: list[_Times] = []
         self._kept: dict[int, dict[str, _Kept]] = defaultdict(lambda: defaultdict(_Kept))
         for number, one in enumerate(transactions):
-            records = [record for kind in _RECORDS for record in one[kind] if record["store"] == store]
+            records = [record for kind in EVIDENCE for record in one[kind] if record["store"] == store]
             for offset in {record["commit_log_offset"] for record in records}:
                 self._by_offset[offset].append(number)
             self._by_key[one["transaction_id"]].append(number)

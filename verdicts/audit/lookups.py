@@ -274,7 +274,7 @@ def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) 
     """
     silent = [
         root for root, fact in facts.items()
-        if fact.settings.writes_discard_copy is not True and not fact.settings.check_max_is_configured
+        if fact.settings.checks_show_limit
     ]
     lost = rows.filter(pc.and_(pc.equal(rows["state"], State.LOST), pc.greater(rows["checks_count"], 0)))
     return bool(set(lost["store"].to_pylist()) & set(silent))

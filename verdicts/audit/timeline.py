@@ -23,6 +23,7 @@ from rmqtx.verdicts.check.check_rules import age_may_equal, is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies
 from rmqtx.verdicts.model.trace_evidence import Traces, trace_evidence
+from rmqtx.verdicts.model.transaction import EVIDENCE
 from rmqtx.verdicts.model.witnesses import originals
 
 TIMELINE = pa.schema(
@@ -276,8 +277,7 @@ def _record_names(
     transaction: Mapping[str, Any], places: Sequence[TimelineSource]
 ) -> dict[tuple[str, int], RecordName]:
     """Return the names of a transaction's records, by store and commit-log offset."""
-    kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
-    entries = [entry for kind in kinds for entry in transaction[kind]]
+    entries = [entry for kind in EVIDENCE for entry in transaction[kind]]
     return {
         (place.root, offset): name
         for place in places

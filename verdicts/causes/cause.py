@@ -10,22 +10,20 @@ import numpy.typing as npt
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
+from rmqtx.readers.store.broker_conf import WORDS
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.model.group_habits import Members
 from rmqtx.verdicts.model.store_evidence import FILES, StoreEvidence
 from rmqtx.verdicts.model.verdict_words import Strength
 
-_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-_FLUSHES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 _OFF = ("false", "true")
 #: Settings that a cause may need: the values that brokers accept, the default first. Source: common/BrokerConfig.java,
 #: store/config/MessageStoreConfig.java.
 VALUES: dict[str, tuple[str, ...]] = {
-    "brokerRole": _ROLES,
+    **WORDS,
     "enableLmq": _OFF,
     "enableMultiDispatch": _OFF,
     "enableSlaveActingMaster": _OFF,
-    "flushDiskType": _FLUSHES,
     "transRocksDBEnable": _OFF,
     "transientStorePoolEnable": _OFF,
 }

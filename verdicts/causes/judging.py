@@ -17,7 +17,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import OP_TOPIC, Store
 from rmqtx.verdicts.causes import strengths
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
@@ -168,9 +168,8 @@ def _topics_without_group(store: Store) -> frozenset[str]:
 
 def _table(store: Store, file: str, name: str) -> frozenset[str] | None:
     """Return the keys of a table of a configuration file; None if they are unknown."""
-    config = read_config(store, file).value
-    table = config.get(name) if isinstance(config, dict) else None
-    return frozenset(table) if isinstance(table, dict) else None
+    table = config_table(store, file, name)
+    return None if table is None else frozenset(table)
 
 
 def _last_op_offset(facts: StoreFacts) -> int | None:

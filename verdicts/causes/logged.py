@@ -14,7 +14,7 @@ from rmqtx.verdicts.model.verdict_words import State
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5
-_ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
+ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -137,5 +137,5 @@ def open_without_logs(found: Evidence) -> Bools:
 
 def last_met_no_producer(found: Evidence) -> Bools:
     """Return the undecided transactions whose newest copy met a group without a producer, and got no answer."""
-    last = last_asked(found) & times_covered(found) & met_no_producer(found) & ~named(found, *_ANSWERS)
+    last = last_asked(found) & times_covered(found) & met_no_producer(found) & ~named(found, *ANSWERS)
     return undecided(found) & found.any_of(found.copies, last)

@@ -17,7 +17,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Change
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.logged import undecided
+from rmqtx.verdicts.causes.logged import ANSWERS, undecided
 from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 from rmqtx.verdicts.model.verdict_words import State
@@ -25,7 +25,6 @@ from rmqtx.verdicts.model.verdict_words import State
 #: In the id of a Java client: address, process and class loader, in hexadecimal; with an IPv6 address it is longer.
 _PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44
 _ID_DIGITS, _ID_DIGITS_V6 = 32, 56
-_ANSWERED = ("answered-unknown", "answered-commit", "answered-rollback")
 _ENDED = ("ended-unknown", "ended-rollback")
 
 
@@ -48,7 +47,7 @@ def ended_by(found: Evidence) -> Int64s:
 
 def answers_by(found: Evidence) -> Int64s:
     """Return which client gave the last answer to a check of each transaction; -1 if unknown."""
-    return _client(found, lambda checks: checks > 0, _ANSWERED)
+    return _client(found, lambda checks: checks > 0, ANSWERS)
 
 
 def _client(found: Evidence, are_chosen: Callable[[Int64s], Bools], kinds: tuple[str, ...]) -> Int64s:

@@ -119,14 +119,19 @@ def supposed_version(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) 
     It is the newest possible one; if the check of the store is stopped (`stops`), the one by whose rules it is.
     """
     low, high = settings.version_low, settings.version_high
-    if low is not None and low == high:
-        return low, None
+    if settings.known_version is not None:
+        return settings.known_version, None
     stopped = next((stop.version for stop in stops if stop.version is not None), None)
     chosen = stopped or high or NEWEST_READ
     known = "unknown" if low is None and high is None else settings.version_with_reasons
     why = "" if stopped is None else ", by which its check is stopped"
     words = f"the rules of {dotted(chosen)} are assumed{why}; if it is another one, add --broker-version X.Y.Z"
     return chosen, f"the broker's version is {known}: {words}"
+
+
+def supposed_rules(settings: BrokerSettings) -> CheckRules:
+    """Return the rules of the version to use."""
+    return check_rules(supposed_version(settings)[0])
 
 
 def is_spent(checks: Number, settings: CheckSettings) -> Truth:

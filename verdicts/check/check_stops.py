@@ -20,6 +20,7 @@ from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
@@ -30,8 +31,7 @@ from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Stop, check_rules, check_settings
 from rmqtx.verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
-from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX
-from rmqtx.verdicts.check.stored_records import StoredHalves, StoredOps
+from rmqtx.verdicts.check.stored_records import StoredOps
 from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
 
@@ -141,7 +141,7 @@ def stopping_versions(settings: BrokerSettings) -> list[Version]:
 def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
     why = f"a broker of {dotted(version)} {stop.why}; the version is uncertain: add --broker-version"
-    if settings.version_low == settings.version_high is not None:
+    if settings.known_version is not None:
         why = f"broker {dotted(version)} {stop.why}"
     return replace(stop, why=why, version=version)
 
@@ -214,8 +214,7 @@ def _running_since_ms(store: Store) -> int | None:
 
 def may_stop(window: CheckWindow) -> bool:
     """Whether the window has anything that can stop a check; faster than playing a round."""
-    halves, ops = window.state.halves, window.state.ops
-    assert isinstance(halves, StoredHalves)
+    halves, ops = window.stored_halves, window.state.ops
     assert isinstance(ops, StoredOps)
     lengths = halves.numbers["fixed_properties_bytes"]
     return (
@@ -226,8 +225,7 @@ def may_stop(window: CheckWindow) -> bool:
 
 
 def _times(window: CheckWindow) -> Iterator[np.ndarray]:
-    halves = window.state.halves
-    assert isinstance(halves, StoredHalves)
+    halves = window.stored_halves
     yield halves.numbers["born_time_ms"]
     yield halves.numbers["store_time_ms"]
 

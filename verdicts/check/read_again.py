@@ -38,7 +38,7 @@ def copies_read_again(
     whether they get slots that the check reads.
     Shape: queue offset → where the round ends that leaves its op message behind.
     """
-    begin = state.op_cursor if state.op_begin <= state.op_cursor <= state.op_end else state.op_begin
+    begin = state.op_cursor if state.is_op_cursor_inside else state.op_begin
     stored = (state.ops.op_at(place) for place in range(begin, state.op_end))
     ops = [op for op in (*stored, *new_ops) if op is not None and op.is_tagged and op.has_body]
     newest = {number: op.queue_offset for op in ops for number in op.numbers if 0 <= number < state.half_end}

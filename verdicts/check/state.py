@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
 from rmqtx.verdicts.check.slots import SlotRead
-
-#: A message with properties longer than their two-byte length field allows is refused.
-PROPERTIES_BYTES_MAX = 32_767
 
 
 class HalfCopy(NamedTuple):
@@ -156,6 +154,11 @@ class CheckState:
     left_out: frozenset[int] = frozenset()
     undispatched: Undispatched | None = None
     first_file: FirstFile | None = None
+
+    @property
+    def is_op_cursor_inside(self) -> bool:
+        """Whether the op cursor is in its queue; a pull elsewhere corrects the cursor and gives no op."""
+        return self.op_begin <= self.op_cursor <= self.op_end
 
     def later(self, passed_ms: int) -> CheckState:
         """Return the state when some time has passed, in which no round was played."""

@@ -76,6 +76,12 @@ class CheckWindow:
     hides_new: frozenset[str] = frozenset()
 
     @property
+    def stored_halves(self) -> StoredHalves:
+        """The half copies, as they are stored."""
+        assert isinstance(self.state.halves, StoredHalves)
+        return self.state.halves
+
+    @property
     def are_askable(self) -> Bools:
         """Whether each half copy names the producer group to ask, and the topic and queue of the message.
 
@@ -520,9 +526,7 @@ def first_round_ms(window: CheckWindow, settings: CheckSettings, now_ms: int, *,
     """Return when the next round of a check begins; a stopped broker is assumed to start at `now_ms`."""
     if not is_running:
         return now_ms + settings.interval_ms
-    halves = window.state.halves
-    assert isinstance(halves, StoredHalves)
-    return next_round_ms(last_round_ms(halves), settings.interval_ms, now_ms)
+    return next_round_ms(last_round_ms(window.stored_halves), settings.interval_ms, now_ms)
 
 
 def last_round_ms(halves: StoredHalves) -> int | None:

@@ -35,7 +35,7 @@ from rmqtx.readers.rocksdb.rocksdb_transactions import FAMILY, LAST_OFFSET, LAST
 from rmqtx.readers.store.checkpoint import flushed_time_ms
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import (
     HALF_TOPIC,
     OP_TOPIC,
@@ -243,9 +243,7 @@ def _guessed_ends(store: Store) -> Callable[[str, int], int | None]:
     groups have read.
     """
     slots: dict[tuple[str, int], int] = {}
-    offsets = read_config(store, "consumerOffset.json").value
-    table = offsets.get("offsetTable") if isinstance(offsets, dict) else None
-    for name, queues in table.items() if isinstance(table, dict) else ():
+    for name, queues in (config_table(store, "consumerOffset.json", "offsetTable") or {}).items():
         for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
             if isinstance(offset, int) and queue_id.isdecimal():
                 queue = name.partition("@")[0], int(queue_id)

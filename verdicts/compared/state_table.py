@@ -22,9 +22,7 @@ from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.redo_log import (
     PREPARED_TAGS,
     RedoEntries,
-    entries_per_file,
-    numbers_with,
-    recovered_offsets,
+    offsets_with,
     redo_entries,
 )
 from rmqtx.readers.old_tables.state_table import FILES as TABLE_FILES
@@ -293,11 +291,7 @@ class _TableComparison:
 
     def _rebuilt(self, entries: RedoEntries) -> Finding:
         """Return how the next start rebuilds the state table."""
-        later = self._later
-        offsets = np.concatenate([entries.offsets, later.offsets])
-        tags = np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)])
-        numbers = numbers_with(entries, len(later))
-        rebuilt = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), numbers=numbers)
+        rebuilt = offsets_with(entries, self._later)
         prepared = self._records.prepared
         waiting = prepared.offsets[self._records.first_ends == UNDECIDED]
         rows = _rows_of(prepared.offsets, rebuilt)

@@ -21,6 +21,7 @@ import numpy as np
 
 from rmqtx.readers.cursors.cursors import CheckCursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
+from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import Finding
@@ -41,7 +42,6 @@ from rmqtx.verdicts.check.check_rules import (
 )
 from rmqtx.verdicts.check.check_stops import stopping_versions
 from rmqtx.verdicts.check.slots import half_queues
-from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
 from rmqtx.verdicts.check.window import (
     CheckWindow,
@@ -147,8 +147,8 @@ def _only_skipped_by_all(found: Prediction, others: Sequence[Prediction]) -> Pre
 
 def _assumed(store: Store, settings: BrokerSettings) -> tuple[str, ...]:
     """Return what a prediction assumes without evidence, of ASSUMED."""
-    is_known = settings.version_low is not None and settings.version_low == settings.version_high
-    names = {ASSUMED_SETTINGS: not settings.given, ASSUMED_VERSION: not is_known, UNREAD_LOG: not store.in_use}
+    is_assumed = settings.known_version is None
+    names = {ASSUMED_SETTINGS: not settings.given, ASSUMED_VERSION: is_assumed, UNREAD_LOG: not store.in_use}
     return tuple(name for name in ASSUMED if names[name])
 
 
@@ -221,13 +221,13 @@ def predict_window(
     `booted_time_ms`: when a running broker started, if that is known.
     """
     how, state = check_settings(settings), window.state
-    halves = _stored(window)
+    halves = window.stored_halves
     begin_ms = now_ms + how.interval_ms
     if is_running:
         begun = [time_ms for time_ms in (last_round_ms(halves), booted_time_ms) if time_ms is not None]
         begin_ms = next_round_ms(max(begun, default=None), how.interval_ms, now_ms)
         window = from_real_cursor(window)
-        state, halves = window.state, _stored(window)
+        state, halves = window.state, window.stored_halves
     are_open, is_plain = _open_slots(window, rules)
     # The queues of a running broker are read one after the other: op messages can name half messages that are newer.
     assert isinstance(state.ops, StoredOps)
@@ -294,18 +294,12 @@ def _with_unreadable(found: Prediction, offsets: Int64s) -> Prediction:
     return replace(_together([found, more], found.is_running, found.why), begin_ms=found.begin_ms, is_whole=True)
 
 
-def _stored(window: CheckWindow) -> StoredHalves:
-    halves = window.state.halves
-    assert isinstance(halves, StoredHalves)
-    return halves
-
-
 def from_real_cursor(window: CheckWindow) -> CheckWindow:
     """Return the window from the real place of a running check: cursors are stored only at times, and after a round.
 
     The check has passed every half that it has put back, and all halves before them.
     """
-    halves = _stored(window)
+    halves = window.stored_halves
     slots = np.flatnonzero(halves.rows >= 0)
     rows = halves.rows[slots]
     names = np.asarray(halves.words["transaction_id"].combine_chunks().dictionary_encode().indices)[rows]
@@ -323,7 +317,7 @@ def from_real_cursor(window: CheckWindow) -> CheckWindow:
 def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     """Return which slots hold halves that no op ends, and whether nothing among them hinders the check."""
     state = window.state
-    halves, ops = _stored(window), state.ops
+    halves, ops = window.stored_halves, state.ops
     assert isinstance(ops, StoredOps)
     numbers: list[int] = []
     are_ops_plain = True
@@ -341,7 +335,7 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
         and state.undispatched is None
         and state.half_cursor <= state.half_end  # a cursor beyond the end is corrected first
         and halves.begin >= state.half_cursor  # else op messages behind the end may move it back to the begin
-        and state.op_begin <= state.op_cursor <= state.op_end  # a pull elsewhere corrects the cursor and gives no op
+        and state.is_op_cursor_inside
         and bool(((halves.rows >= 0) | np.isin(slots, list(state.left_out))).all())
         and not state.reads
         and not state.op_reads

@@ -219,7 +219,7 @@ def _have_slots(store: Store, other: Store, missing: MissingRange) -> bool:
         if not _have_own_slots(store, block):
             return False
         if len(block):
-            end = int(block.commit_log_offsets[-1] + block.lengths[-1])
+            end = block.end_offset
     return end == missing.end_offset
 
 

@@ -29,7 +29,7 @@ from rmqtx.readers.model.columns import Int64s, IntegerSet, are_among, int64s
 from rmqtx.readers.model.identities import offset_of
 from rmqtx.readers.model.java_hashes import column_key_hashes
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -333,9 +333,8 @@ class DerivedFiles:
         Source: docs/formats/half_and_op.md#delayed-half.
         """
         queue_ids = self._store.queue_numbers(SCHEDULE_TOPIC)
-        delays = read_config(self._store, "delayOffset.json").value if queue_ids else None
-        table = delays.get("offsetTable") if isinstance(delays, dict) else None
-        if queue_ids and not isinstance(table, dict):
+        table = config_table(self._store, "delayOffset.json", "offsetTable") if queue_ids else None
+        if queue_ids and table is None:
             raise Untrusted("without config/delayOffset.json it is unknown which delayed half messages wait")
         cursors = {str(level): cursor for level, cursor in (table or {}).items()}
         for queue_id in queue_ids:

@@ -181,7 +181,7 @@ def scan_witnesses(split: Split, past_ms: int | None, *, with_copies: bool = Fal
     try:
         for block in scan:
             facts.records_count += len(block)
-            facts.end_offset = int(block.commit_log_offsets[-1] + block.lengths[-1])
+            facts.end_offset = block.end_offset
             kept = block if past_ms is None else block.within(None, past_ms + 1)
             if facts.copies is not None:  # first: it finds the properties of all records, for what follows too
                 facts.copies.add(kept, split.store.root)

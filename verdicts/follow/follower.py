@@ -33,11 +33,11 @@ from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, F
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
+from rmqtx.verdicts.model.transaction import EVIDENCE
 from rmqtx.verdicts.model.witnesses import tied_groups
 
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000
-_EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: Odd factors that distinguish the offsets of different lists in the digest.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 MakeReader = Callable[[int, Progress | None], SplitReader]
@@ -271,7 +271,7 @@ class Follower:
                 values[name] = [self._database.numbers[root] for root in verdicts[name].to_pylist()]
             elif name in verdicts.schema.names:
                 values[name] = verdicts[name].to_pylist()
-        for name in _EVIDENCE:
+        for name in EVIDENCE:
             values[f"{name}_count"] = pc.fill_null(pc.list_value_length(verdicts[name]), 0).to_pylist()
         values["evidence_digest"] = evidence_digests(verdicts).tolist()
         return list(zip(*(values[name] for name in VERDICT_COLUMNS), strict=True))
@@ -293,7 +293,7 @@ def evidence_digests(verdicts: pa.Table) -> Int64s:
     the copy that a COMMIT record names becomes known, or doubtful.
     """
     result = np.zeros(verdicts.num_rows, np.uint64)
-    for name, mixer in zip(_EVIDENCE, _MIXERS, strict=True):
+    for name, mixer in zip(EVIDENCE, _MIXERS, strict=True):
         lists = verdicts[name].combine_chunks()
         elements = lists.flatten()
         offsets = np.asarray(elements.field("commit_log_offset")).astype(np.uint64)

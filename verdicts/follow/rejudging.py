@@ -52,7 +52,7 @@ def view_words(view: StoreView, evidence: StoreEvidence, copies: Iterable[tuple[
     """
     settings = view.settings
     # The highest number of checks counts only if the version writes no discard copies and the limit is unknown.
-    is_measured = settings.writes_discard_copy is not True and not settings.check_max_is_configured
+    is_measured = settings.checks_show_limit
     words = {
         "settings": {**asdict(settings), "origin": dict(settings.origin)},
         "half_cursors": view.half_cursors,

@@ -19,7 +19,7 @@ from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import TRANSACTION_ID, UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at, stored_block
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_layout import COMMIT
+from rmqtx.readers.log.record_layout import COMMIT, CRC_MASK
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.topic_doubts import internal_topic_of
 from rmqtx.readers.log.torn_properties import has_readable_id, have_torn_properties
@@ -52,7 +52,6 @@ UNFOUND_SLOTS_FEW = 16
 SEARCHED_BYTES_MAX = 32 << 20
 #: How far before a place its record is searched for: at first, and at most (records are at most 4 MiB by default).
 _BACK_BYTES = (64 << 10, 8 << 20)
-_CRC_MASK = 0x7FFFFFFF
 #: After this number of slots in a row that the log refutes, the next ones are of an older log too: a broker writes the
 #: slots of a queue in order, and would have replaced them.
 STALE_RUN_MIN = 2
@@ -506,7 +505,7 @@ def record_around(segment: Segment, position: int) -> int | None:
             ends = begins + block.header("length_bytes")
             for row in np.flatnonzero((begins < position) & (position < ends)).tolist():
                 body = block.bodies()[row].as_py()
-                is_whole = body is not None and zlib.crc32(body) & _CRC_MASK == int(block.header("body_crc")[row])
+                is_whole = body is not None and zlib.crc32(body) & CRC_MASK == int(block.header("body_crc")[row])
                 return int(begins[row]) if is_whole else None
         if begin == 0:
             break

@@ -36,7 +36,8 @@ _KEPT_MAX = 8
 REDELIVERED = "redelivered"
 NEEDED = ("transaction_id", "state", "topic")
 _MARK = ORIGIN.encode()
-_OVER = (State.ROLLED_BACK, State.DISCARDED, State.LOST)
+#: States that a redelivery may change.
+OVER = (State.ROLLED_BACK, State.DISCARDED, State.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _scanned(store: Store, ranges: tuple[tuple[int, int], ...]) -> SeenCopies:
 
 def with_delivered_copies(row: Transaction, stores: Iterable[Store]) -> Transaction:
     """Return a transaction with its copies in the files of some stores as deliveries, for acts on what is over."""
-    if row.topic is None or row.state not in _OVER:
+    if row.topic is None or row.state not in OVER:
         return row
     topics = {row.transaction_id: row.topic}
     copies = [copy.record for store in stores for copy in FileCopies(store).of(topics).get(row.transaction_id, [])]
@@ -200,7 +201,7 @@ def with_copies(rows: pa.Table, places: Iterable[MarkedCopies]) -> pa.Table:
     places = [place for place in places if place]  # nearly no log has any
     if not places:
         return rows
-    is_over = pc.is_in(rows["state"], value_set=pa.array(_OVER))
+    is_over = pc.is_in(rows["state"], value_set=pa.array(OVER))
     chosen = rows.select(["transaction_id", "topic"]).filter(pc.and_(is_over, pc.is_valid(rows["topic"])))
     topics = dict(zip(chosen["transaction_id"].to_pylist(), chosen["topic"].to_pylist(), strict=True))
     found = {identity for place in places for identity in place.of(topics)}

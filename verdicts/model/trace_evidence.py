@@ -22,7 +22,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import UInt64s, identity_hashes
 from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
-from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
 from rmqtx.readers.traces.trace_lines import TraceKind, traces_of
 
@@ -184,9 +184,7 @@ def _has_topic(store: Store) -> bool:
     topic = store.trace_topic
     if topic != TRACE_TOPIC or topic in store.topics():
         return True
-    config = read_config(store, "topics.json").value
-    table = config.get("topicConfigTable") if isinstance(config, dict) else None
-    if isinstance(table, dict) and topic in table:
+    if topic in (config_table(store, "topics.json", "topicConfigTable") or ()):
         return True
     return store.has_rocksdb_queues and any(name == topic for name, _ in queue_bounds(store, []))
 

@@ -14,6 +14,12 @@ from rmqtx.verdicts.model.verdict_words import Advice, AnswerEffect, NextEvent, 
 
 #: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
 OPEN_AGAIN_FLAG = "open_after_decision"
+#: The columns with the records of a transaction, and the kind of a witness in each.
+WITNESS_KINDS = {
+    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
+    "discard_copies": "discard_copy",
+}  # fmt: skip
+EVIDENCE = tuple(WITNESS_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,11 @@ class StoreView:
     log: str | None = None
     uncompared_logs: frozenset[str] = frozenset()
 
+    @property
+    def present_ms(self) -> int:
+        """`now_ms`; without it, the time up to which the store is known."""
+        return self.reference_time_ms if self.now_ms is None else self.now_ms
+
 
 def idle_ops(findings: Iterable[Finding]) -> tuple[int, ...]:
     """Return the commit-log offsets of the op messages that the check passes over, by the findings about them."""

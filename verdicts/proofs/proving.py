@@ -23,9 +23,10 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.transaction import WITNESS_KINDS
 from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import VALUES, ProofReader, ProofVerdict, ProofWitness, ShownSetting, StoreFacts
-from rmqtx.verdicts.proofs.writing import KINDS, PROOF_COLUMNS, leaves_of, settings_shown, small_files
+from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS, leaves_of, settings_shown, small_files
 
 
 class Result(StrEnum):
@@ -242,7 +243,7 @@ class _Proving:
         }
         mine = {
             (kind, self._numbers.get(one["store"]), one["commit_log_offset"], one.get("half_queue_offset"))
-            for name, kind in KINDS.items() for one in row[name]
+            for name, kind in WITNESS_KINDS.items() for one in row[name]
         }
         for kind, _, offset, number in sorted(proof ^ mine, key=str):
             is_mine = (kind, _, offset, number) in mine

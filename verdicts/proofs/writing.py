@@ -19,8 +19,7 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.commit_log import written_end_offset
-from rmqtx.readers.log.record_at import RECORD_BYTES_MAX
-from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN, number_at
+from rmqtx.readers.log.record_at import possible_length
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.storage.open_file import OpenFile
@@ -30,6 +29,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, Store
 from rmqtx.verdicts.audit.provenance import small_file_facts, tool
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.transaction import WITNESS_KINDS
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import (
@@ -45,13 +45,8 @@ from rmqtx.verdicts.proofs.proof_file import (
     as_line,
 )
 
-#: The evidence lists of a transaction, with the kind of a witness in each.
-KINDS = {
-    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
-    "discard_copies": "discard_copy",
-}
 #: The columns of TRANSACTIONS that a proof needs.
-PROOF_COLUMNS = ("store", "transaction_id", *VALUES, *KINDS)
+PROOF_COLUMNS = ("store", "transaction_id", *VALUES, *WITNESS_KINDS)
 #: Bytes of a segment under one leaf of the tree.
 CHUNK_BYTES = 1 << 20
 #: Entries of one index bucket that are read; a longer chain has no digest.
@@ -177,7 +172,7 @@ class ProofWriter:
     def _witnesses(self, rows: pa.Table) -> list[list[str]]:
         """Return the witnesses of each row as texts."""
         found: list[list[str]] = [[] for _ in range(rows.num_rows)]
-        for name, kind in KINDS.items():
+        for name, kind in WITNESS_KINDS.items():
             lists = rows[name].combine_chunks()
             flat = lists.flatten()
             parents = pc.list_parent_indices(lists).to_pylist()
@@ -213,7 +208,7 @@ class ProofWriter:
             for topics in (rows["topic"].to_pylist(), repeat(DISCARD_TOPIC, len(names)))
         ] if names else [[], []]
         for row, final, discard in zip(rows.to_pylist(), *hashes, strict=True):
-            kinds = [kind for name, kind in KINDS.items() if not row[name] and name != "half_copies"]
+            kinds = [kind for name, kind in WITNESS_KINDS.items() if not row[name] and name != "half_copies"]
             wanted = {} if row["topic"] is None else {"final_record": final}
             wanted = {kind: value for kind, value in {**wanted, "discard_copy": discard}.items() if kind in kinds}
             yield [
@@ -264,8 +259,8 @@ def _chain(index: IndexFile, file: OpenFile, bucket: int) -> tuple[int | None, s
 def record_bytes(log: SegmentedLog, segment: Segment, offset: int) -> bytes:
     """Return the bytes of the record at a commit-log offset by its own length; none if that is impossible."""
     data = log.read(offset, _FIRST_READ_BYTES)
-    length = number_at(data, "length_bytes")
-    if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, segment.end_offset - offset):
+    length = possible_length(data, segment, offset)
+    if length is None:
         return b""
     return data[:length] if length <= len(data) else log.read(offset, length)
 

@@ -278,7 +278,7 @@ def scanned_end(store: Store, known_end: int = 0) -> int:
     last = last_with_data(store.commit_log)
     end = begin = known_end if known_end > last else last
     for block in scan_segments(store, [], [], from_offset=begin, with_fillers=True):
-        end = int(block.commit_log_offsets[-1] + block.lengths[-1])
+        end = block.end_offset
     return end
 
 
@@ -339,7 +339,7 @@ def _record_end(store: Store) -> int:
     """Return the end of the last record of a log, as far as records follow those in its queues."""
     end = queue_reach(store).end
     for block in scan_segments(store, [], [], from_offset=max(0, end), with_fillers=True):
-        end = max(end, int(block.commit_log_offsets[-1] + block.lengths[-1]))
+        end = max(end, block.end_offset)
     return end
 
 

@@ -15,18 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.jobs.spool import Spool
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, lists_of
 from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.identities import identity_hashes, partition_of
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.verdicts.model.transaction import EVIDENCE
 
 CHANGES: dict[str, str] = {
     "appeared": "it is in the second audit only",
     "vanished": "it is in the first audit only: its records expired, were cut off, or were never copied",
     "changed": "it is in both audits, with other values",
 }
-EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
+_SUFFIXES = (".parquet", ".arrow", ".feather")
 #: The compared columns; counts are those of the evidence lists.
 COMPARED = ("state", "flags", *(f"{name}_count" for name in EVIDENCE))
 
@@ -122,7 +123,8 @@ def different(before: pa.Table, after: pa.Table) -> pa.Table:
     kept = ~both | changed
     left, right, both = left[kept], right[kept], both[kept]
     matrix = np.stack([differs[name][kept] for name in COMPARED], axis=1)
-    columns = {"change": _changes(left, right), "what": _lists(list(COMPARED), matrix)}
+    what = lists_of(COMPARED, matrix, DIFFERENCES.field("what").type)
+    columns = {"change": _changes(left, right), "what": what}
     for name in NARROW.names:
         sides = _taken(before[name], left), _taken(after[name], right)
         if name in _IDENTITY or name in ("keys", "half_store_time_ms"):
@@ -192,13 +194,10 @@ def _changes(left: Int64s, right: Int64s) -> pa.Array:
     return pa.array(words, pa.string())
 
 
-def _lists(names: list[str], matrix: Bools) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int32)
-    values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=DIFFERENCES.field("what").type)
-
-
-SUFFIXES = (".parquet", ".arrow", ".feather")
+def verdict_file(place: str) -> Path | None:
+    """Return the file with the result of an audit that is at a place; None for a store."""
+    path = Path(place)
+    return path if path.suffix.lower() in _SUFFIXES and not path.is_dir() else None
 
 
 def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:

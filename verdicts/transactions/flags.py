@@ -146,7 +146,7 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     is_pending = judged.state.are(State.PENDING)
     in_half_topic = is_pending & ~halves.newest_is(others.is_other)
     # Immunity and fileReservedTime also end while a broker is stopped: a broker that starts uses the current clock.
-    now = copies.per_transaction(lambda view: view.reference_time_ms if view.now_ms is None else view.now_ms)
+    now = copies.per_transaction(lambda view: view.present_ms)
     born = int64s(judged.chains.born_time_ms)
     may_be_immune = is_pending & ~halves.newest_is(others.is_prepared) & (immunity > 0)
     may_equal = halves.newest_is(copies.may_equal_immunity)

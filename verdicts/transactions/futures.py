@@ -108,8 +108,7 @@ class Futures:
         copies, chains = self._judged.copies, self._judged.chains
 
         def next_ms(view: StoreView) -> int:
-            now_ms = view.reference_time_ms if view.now_ms is None else view.now_ms
-            return max(now_ms, (view.future.begin_ms or 0) if view.future is not None else 0)
+            return max(view.present_ms, (view.future.begin_ms or 0) if view.future is not None else 0)
 
         ages = copies.per_transaction(next_ms) - int64s(chains.born_time_ms)
         allowed = copies.per_transaction(lambda view: view.settings.file_reserved_time_ms)

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, lists_of
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPICS
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
 from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.model.transaction import EVIDENCE
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.verdict_words import Advice, State
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -88,9 +89,7 @@ def _deliveries(judged: Judgement) -> pa.Array:
 def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
     names = list(flags)
     matrix = np.stack([flags[name] for name in names], axis=1)
-    offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int32)
-    values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
+    return lists_of(names, matrix, TRANSACTIONS.field("flags").type)
 
 
 def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
@@ -283,7 +282,7 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "checks_count": lambda rows: _checks_counts(rows.judged),
     **{
         name: lambda rows, name=name: rows.judged.chains.evidence(name)  # type: ignore[misc]
-        for name in ("half_copies", "op_marks", "final_records", "discard_copies")
+        for name in EVIDENCE
     },
     "state_entries": lambda rows: state_entries_of(rows.judged.chains, TRANSACTIONS.field("state_entries").type),
     "discard_at_ms": lambda rows: rows.futures.column_of_times(rows.futures.discard_ms),

@@ -21,7 +21,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx.verdicts.transactions.diff import DIFFERENCES, SUFFIXES, differences, read_verdicts
+from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences, read_verdicts, verdict_file
 from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
 from rmqtx_cli.options.options import (
     OutputFormat,
@@ -53,8 +53,9 @@ class _Side:
     @property
     def file(self) -> Path | None:
         """The file, if it is one."""
-        path = Path(self.place)
-        return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
+        return verdict_file(self.place)
+
+
 #: Differences that are held until a common transaction is seen.
 _WAITING_ROWS_MAX = 200_000
 

@@ -16,7 +16,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
-from rmqtx.verdicts.transactions.diff import SUFFIXES, read_verdicts
+from rmqtx.verdicts.transactions.diff import read_verdicts, verdict_file
 from rmqtx_cli.commands.declared.look import ReportCommand, ReportOptions
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.next_commands import carried
@@ -136,9 +136,9 @@ class _ReportRun:
         """
         own = [store.root for store in opened.stores]
         command = carried(f"rmqtx diff {quoted(place)} {quoted(own[0])}") if len(own) == 1 else None
-        path = Path(place)
-        if path.suffix.lower() in SUFFIXES and not path.is_dir():
-            return Earlier(place, counted(read_verdicts(path)), command=command)
+        file = verdict_file(place)
+        if file is not None:
+            return Earlier(place, counted(read_verdicts(file)), command=command)
         opener = FileOpener([place], self.source.files, self.source.database, self.source.voice)
         with opener.opened(self.asked.output) as other:
             found, _ = self._gathered(other, BrokerLogs())
