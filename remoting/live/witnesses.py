@@ -561,9 +561,8 @@ class LiveWitnesses:
         copies = pa.concat_tables([halves, self._gathered.chosen("discards", named)])
         since_ms = pc.min(halves["store_time_ms"]).as_py() or 0
         places: dict[str, set[int]] = defaultdict(set)
-        for topic, queue_id in set(
-            zip(copies["real_topic"].to_pylist(), copies["real_queue_id"].to_pylist(), strict=True)
-        ):
+        queues = zip(copies["real_topic"].to_pylist(), copies["real_queue_id"].to_pylist(), strict=True)
+        for topic, queue_id in set(queues):
             if topic is not None and queue_id is not None:
                 places[topic].add(queue_id)
         by_topic: dict[str, list[str]] = defaultdict(list)
@@ -571,8 +570,7 @@ class LiveWitnesses:
             if topic is not None and topic not in HALF_TOPICS:
                 by_topic[topic].append(name)
         waiting = {SCHEDULE_TOPIC: set(self._facts.scheduled)} if self._facts.scheduled else {}
-        low = self._facts.settings.version_low
-        if low is None or TIMERS.holds(low):
+        if (low := self._facts.settings.version_low) is None or TIMERS.holds(low):
             waiting[TIMER_TOPIC] = {0}
         for topic, names in by_topic.items():
             self._reads.read_topic(topic, places[topic], names, since_ms)
