@@ -114,7 +114,7 @@ def test_a_store_travels_without_credentials(s3: S3Server, copied: Copied) -> No
 def test_requests_are_few(s3: S3Server, copied: Copied, rmqtx: Run) -> None:
     """A request costs tens of milliseconds: files are opened once, directories listed once, near reads are one.
 
-    Each command reads a copy that no command has read, as a new process does: blocks stay in memory from one to the next.
+    Each command reads a copy that no command has read, as a new process does, because blocks stay in memory.
     Only the directory of the log is listed twice: whether a broker starts depends on every name in it, not on segments.
     """
     local, _ = copied("common-5.3.3")
