@@ -62,19 +62,19 @@ def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
             raise Untrusted(f"{claim.witness} refers to {claim.words}, and the last record of the log is older")
 
 
-def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
-    """Require that the half queue points to each half copy of its topic, by the queue offset of the copy.
+def require_slots(store: Store, queue: Queue, copies: pa.Table) -> None:
+    """Require that a queue points to each half or discard copy of its topic, by the queue offset of the copy.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
-    mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
+    mine = copies.filter(pc.equal(copies["topic"], queue.topic))
     if pc.any(pc.not_equal(mine["queue_id"], queue.queue_id)).as_py():
-        raise Untrusted(f"a half message has the number of another queue than {queue.queue_id}")
+        raise Untrusted(f"a record of {queue.topic} has the number of another queue than {queue.queue_id}")
     require_own_slots(store, queue, int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"]))
 
 
 def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int64s) -> None:
-    """Require that the half queue points to half messages by their queue offsets, except those not dispatched yet.
+    """Require that a queue points to its records by their queue offsets, except to those not dispatched yet.
 
     `numbers`, `offsets`: queue offset and commit-log offset of each.
     Raises: Untrusted; UnreadableFile, FileChanged.
@@ -89,7 +89,7 @@ def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int6
     wrong = np.flatnonzero(queue.offsets_at(numbers) != offsets)
     if len(wrong):
         number, offset = int(numbers[wrong[0]]), int(offsets[wrong[0]])
-        raise Untrusted(f"slot {number} of the half queue does not point to the half message at {offset}")
+        raise Untrusted(f"slot {number} of the queue of {queue.topic} does not point to the record at {offset}")
 
 
 def require_end(queue: Queue) -> None:

@@ -207,6 +207,7 @@ class DerivedFiles:
             self._require_half_copies(self._gathered.table("halves"))
             for kind in ("halves", "discards"):
                 require_readable_copies(self._gathered.table(kind))
+            self._require_discard_slots(self._gathered.table("discards"))
             if self._gathered.table("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()
@@ -307,6 +308,13 @@ class DerivedFiles:
         topics = pa.array([HALF_TOPIC, *WAITING_TOPICS])
         if not pc.all(pc.is_in(halves["topic"], value_set=topics), min_count=0).as_py():
             raise Untrusted("it belongs to another design than the half topic: no queue contains all its records")
+
+    def _require_discard_slots(self, discards: pa.Table) -> None:
+        """Require that the discard queue, if it is there, points to the discard copies: no CRC covers their numbers."""
+        if discards.num_rows and self._store.has("consumequeue", DISCARD_TOPIC):
+            with open_queue(self._store, DISCARD_TOPIC, 0) as queue:
+                if queue.exists:
+                    require_slots(self._store, queue, discards)
 
     # -- reading --------------------------------------------------------------------------------------------------
 

@@ -398,3 +398,23 @@ def test_slots_that_lead_to_earlier_half_messages(name: str, damage: Callable[[P
         shown = show([open_store(root)], settings_of(name), row["transaction_id"])
         assert shown.table().select(columns).to_pylist() == [row]
         assert errors(shown)
+
+
+@pytest.mark.parametrize("field", ["queue_id", "queue_offset"])
+@pytest.mark.parametrize("name", ["cursoredited-5.1.4", "killed-5.3.3"])
+def test_a_discard_copy_with_another_number_than_its_slot(name: str, field: str, tmp_path: Path) -> None:
+    """By its slot, a record of the discard topic is lost: `show` and `pending` read the copy by the index alone, and
+    had DISCARDED with status 0.
+    """
+    root = copy_of(name, tmp_path)
+    row = next(row for row in judged(name).to_pylist() if row["discard_copies"])
+    place = row["discard_copies"][0]["commit_log_offset"]
+    file = max(one for one in log_files(root) if int(one.name) <= place)
+    flip_byte(file, place - int(file.name) + AT[field] + 3, 0x55)
+    columns = ["transaction_id", "state", "flags", "reason_code", "advice", "next_event"]
+    rows = audit([open_store(root)], settings_of(name)).table()
+    shown = show([open_store(root)], settings_of(name), row["transaction_id"])
+    found = shown.table().select(columns).to_pylist()
+    assert found == [one for one in rows.select(columns).to_pylist() if one["transaction_id"] == row["transaction_id"]]
+    assert errors(shown)
+    assert pending([open_store(root)], settings_of(name)).table().to_pylist() == open_rows(rows).to_pylist()
