@@ -22,7 +22,7 @@ WHOLE = (
 )
 SINGLE = ("fifteen-5.1.4", "masked-4.3.0", "statetable-slave-3.1.4", "upgraded-4.2.0-4.3.0")
 AGREEING = ("fifteen-5.1.4", "rocksdb-single-5.5.0", "statetable-slave-3.1.4", "controller-5.1.4")
-SEGMENTS_COUNT, RECORDS_COUNT, AGREEING_COUNT = 4, 10, 4
+SEGMENTS_COUNT, RECORDS_COUNT, AGREEING_COUNT = 4, 6, 2
 
 
 @pytest.mark.parametrize("name", rest_is_slow(WHOLE, quick=1))
@@ -61,6 +61,7 @@ def test_commands_that_do_not_agree_are_found() -> None:
     assert {one.rule for one in agreement.differences_of(heard | {"pending": listed})[0]} == {"both paths"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_campaign_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "kept.jsonl"
     arguments = ["run", "records", "--store", "masked-4.3.0", "--seed", "22", "--cases", "3", "--keep", str(kept)]

@@ -103,7 +103,7 @@ def _half_queue_zeroed(root: Path) -> None:
 DAMAGES = (_page_zeroed, _cut_off, _half_queue_zeroed)
 
 
-@pytest.mark.parametrize("damaged", DAMAGES)
+@pytest.mark.parametrize("damaged", rest_is_slow(DAMAGES, quick=1))
 @pytest.mark.parametrize("names", rest_is_slow([
     (("common-5.3.3", "killed-4.9.7"),),
     (("masked-4.9.7", "common-5.1.4", "parallel-5.3.3", "poison-4.5.0", "cursorback-5.3.3"),),

@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
 
 @pytest.mark.parametrize(("fault", "word"), [
     ("journal-after-request", "no receipt"),
-    ("retry-of-decision", "was delivered by A and A"),
+    pytest.param("retry-of-decision", "was delivered by A and A", marks=pytest.mark.slow),
     pytest.param("no-wait-in-drain", "was safe to stop, and", marks=pytest.mark.slow),
     pytest.param("no-second-look", "before it looked", marks=pytest.mark.slow),
     pytest.param("no-claim", "", marks=pytest.mark.slow),

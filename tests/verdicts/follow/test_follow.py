@@ -43,7 +43,7 @@ def set_cursors(root: Path, half: int | None, op: int) -> None:
     (root / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{text}}}')
 
 
-@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=4))
+@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=3))
 def test_a_real_store_that_grows(name: str, tmp_path: Path) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
     cursors = growing.root / "config" / "consumerOffset.json"
