@@ -35,7 +35,13 @@ from rmqtx.verdicts.audit.place_search import PlaceSearch
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.evidence.copied_ranges import views_of
-from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
+from rmqtx.verdicts.evidence.derived_trust import (
+    Untrusted,
+    require_own_slots,
+    require_sound_bodies,
+    require_sound_words,
+    sound_blocks,
+)
 from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, facts_of, future_findings
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
@@ -379,6 +385,7 @@ def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> int:
     for block in sound_blocks(fact, begin, None):
         if start is not None:
             require_sound_bodies(block, start)
+        require_sound_words(block)
         end = max(end, int((block.commit_log_offsets + block.lengths).max(initial=0)))
         halves = block.take(block.topic_is(HALF_TOPIC))
         numbers.append(halves.header("queue_offset").astype(np.int64))

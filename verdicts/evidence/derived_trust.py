@@ -14,16 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.log.commit_log import last_with_data, scan_segments
-from rmqtx.readers.log.header_rules import word_crc_findings
+from rmqtx.readers.log.header_rules import have_property_crc, word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import WINDOW_BYTES, SegmentScan
 from rmqtx.readers.log.torn_properties import may_be_unreadable, torn_witnesses
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.queues.consume_queue import Queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.claims.log_agreement import disagreement, newest_time_ms
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
@@ -128,6 +129,17 @@ def require_sound_properties(block: Block) -> None:
         raise Untrusted(f"the record at commit-log offset {torn.commit_log_offsets[0]} has torn properties")
     for finding in word_crc_findings(block, ""):
         raise Untrusted(f"the record at commit-log offset {finding.commit_log_offset} contradicts its property CRC")
+
+
+def require_sound_words(block: Block) -> None:
+    """Require that no witness with a property CRC contradicts it: it may be of any transaction. Most have none.
+
+    Raises: Untrusted.
+    """
+    marked = block.take(have_property_crc(block))
+    if len(marked):
+        are_witnesses = are_halves(marked) | are_ops(marked) | marked.topic_is(DISCARD_TOPIC) | is_final(marked)
+        require_sound_properties(marked.take(are_witnesses))
 
 
 def require_sound_bodies(block: Block, from_offset: int) -> None:

@@ -419,3 +419,27 @@ def test_a_discard_copy_with_another_number_than_its_slot(name: str, field: str,
     assert found == [one for one in rows.select(columns).to_pylist() if one["transaction_id"] == row["transaction_id"]]
     assert errors(shown)
     assert pending([open_store(root)], settings_of(name)).table().to_pylist() == open_rows(rows).to_pylist()
+
+
+@pytest.mark.parametrize(("kind", "place_in_record"), [
+    ("final_records", AT["reconsume_times"]), ("final_records", AT["prepared_transaction_offset"]),
+    ("final_records", AT["born_time_ms"] + 7),
+])
+def test_a_later_record_of_another_transaction_contradicts_its_property_crc(
+    kind: str, place_in_record: int, tmp_path: Path
+) -> None:
+    """It may be the COMMIT record of each transaction before it: `show` read only the records under the id, and had
+    ROLLED_BACK with status 0.
+    """
+    name = "propcrc-5.3.3"
+    root = copy_of(name, tmp_path)
+    last = max((row[kind][-1]["commit_log_offset"], row["transaction_id"])
+               for row in judged(name).to_pylist() if row[kind] and row["half_copies"])
+    flip_byte(log_files(root)[0], last[0] + place_in_record, 0x80)
+    rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
+    doubtful = [row for row in rows if row["state"] == "UNDECIDABLE" and row["transaction_id"] != last[1]]
+    assert doubtful
+    for row in doubtful:
+        shown = show([open_store(root)], settings_of(name), row["transaction_id"])
+        assert shown.table()["state"].to_pylist() == ["UNDECIDABLE"]
+        assert errors(shown)
