@@ -52,7 +52,7 @@ from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.marked_copies import with_delivered_copies
-from rmqtx.verdicts.model.transaction import Copy, FinalRecord, Transaction
+from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
 #: Records as people read them, by their names in receipts.
@@ -344,7 +344,7 @@ class FileMedium:
         """See `Medium`. A guard refuses it before: it is a request to a running broker."""
         raise NotImplementedError
 
-    def not_in_queue(self, final: FinalRecord) -> str | None:  # noqa: ARG002
+    def not_in_queue(self, record: FinalRecord | OpMark) -> str | None:  # noqa: ARG002
         """See `Medium`. The queues are read back with the log."""
         return None
 

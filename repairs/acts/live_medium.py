@@ -16,7 +16,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
 from rmqtx.readers.model.units import time_text
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer, settings_of_broker
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, TRACE_TOPIC
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, TRACE_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.lookups import lookup
@@ -42,7 +42,7 @@ from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.check.state import first_read
 from rmqtx.verdicts.model.marked_copies import OVER, copies_in
 from rmqtx.verdicts.model.trace_evidence import Traces
-from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -335,13 +335,17 @@ class LiveMedium:
         """See `Medium`. A commit, which no broker refuses while its log has the half message."""
         return self.decide(named, situation, COMMIT, receipt)
 
-    def not_in_queue(self, final: FinalRecord) -> str | None:
+    def not_in_queue(self, record: FinalRecord | OpMark) -> str | None:
         """See `Medium`."""
-        found = self._brokers[final.store].pull(final.topic, final.queue_id, final.queue_offset, 1)
-        for block in blocks_of([found.body], final.store, []):
-            if int(block.commit_log_offsets[0]) == final.commit_log_offset:
+        broker, number = self._brokers[record.store], record.queue_offset
+        if isinstance(record, OpMark):
+            is_behind = number >= broker.max_offset(OP_TOPIC, record.queue_id)
+            return f"the op queue ends before its op message with queue offset {number}" if is_behind else None
+        found = broker.pull(record.topic, record.queue_id, number, 1)
+        for block in blocks_of([found.body], record.store, []):
+            if int(block.commit_log_offsets[0]) == record.commit_log_offset:
                 return None
-        return f"slot {final.queue_offset} of {final.topic} queue {final.queue_id} does not lead to the COMMIT record"
+        return f"slot {number} of {record.topic} queue {record.queue_id} does not lead to the COMMIT record"
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         """See `Medium`. A rollback, because brokers have no request for a discard."""

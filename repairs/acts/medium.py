@@ -10,7 +10,7 @@ from typing import Protocol
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Medium(Protocol):
         Raises: Unreachable, NoAnswer.
         """
 
-    def not_in_queue(self, final: FinalRecord) -> str | None:
-        """Return why consumers do not reach a COMMIT record by its queue; None where they do."""
+    def not_in_queue(self, record: FinalRecord | OpMark) -> str | None:
+        """Return why consumers do not reach a COMMIT record by its queue, or the check an op message; else None."""
 
     def finish(self) -> Mapping[str, str]:
         """Do everything that was only planned so far, and return the stores whose place changed: old → new.

@@ -22,6 +22,7 @@ from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
+from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx.verdicts.model.verdict_words import NextEvent, State
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -94,9 +95,8 @@ class _Watch:
                     cursors.get(act.named.store), is_in_rocksdb=is_in_rocksdb(act.named),
                     is_prepared=_is_without_op(act),
                 )
-                if action == ActKind.REDELIVER and act.proof.seen is Seen.WHOLE:
-                    fresh = set(row.final_records) - set(act.situation.transaction.final_records)
-                    lacking = next(filter(None, map(medium.not_in_queue, fresh)), None)
+                if act.proof.seen is Seen.WHOLE:
+                    lacking = self._not_in_queue(act, action, row)
                     act.proof = act.proof if lacking is None else Proof(Seen.NOT_YET, lacking)
                 receipt = act.begun()
                 receipt.state_after, receipt.flags_after, act.next_event = row.state, list(row.flags), row.next_event
@@ -109,6 +109,20 @@ class _Watch:
                 self._update_finality(act, cursors)
         except RemotingError as error:
             self._problem = error.message
+
+    def _not_in_queue(self, act: CheckedAct, action: ActKind, after: Transaction) -> str | None:
+        """Return why the readers of a queue do not reach what the act wrote; None where they do.
+
+        A broker gives an op message no slot if its op queue ends with a filler (seen on 4.9.7 to 5.5.0).
+        """
+        before = act.situation.transaction
+        if action == ActKind.REDELIVER:
+            finals = set(after.final_records) - set(before.final_records)
+            return next(filter(None, map(self._medium.not_in_queue, finals)), None)
+        assert act.named is not None
+        marks = {one for one in after.op_marks if one.half_queue_offset == act.named.queue_offset}
+        words = [self._medium.not_in_queue(one) for one in marks - set(before.op_marks)]
+        return words[0] if words and None not in words else None
 
     def _update_finality(self, act: CheckedAct, cursors: dict[str, int]) -> None:
         """Update `is_effect_final` of an act."""

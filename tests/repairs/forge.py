@@ -12,7 +12,7 @@ from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt, Request
-from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000
@@ -141,7 +141,7 @@ class FakeMedium:
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
         return self.decide(named, situation, ROLLBACK, receipt)
 
-    def not_in_queue(self, final: FinalRecord) -> str | None:
+    def not_in_queue(self, record: FinalRecord | OpMark) -> str | None:
         return self.lacking
 
     def finish(self) -> Mapping[str, str]:

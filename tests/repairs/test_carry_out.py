@@ -366,6 +366,15 @@ def test_a_redelivery_is_proved_only_where_the_queue_leads_to_it(journal: Journa
     assert "slot 0 leads elsewhere" in receipt.notes
 
 
+@pytest.mark.parametrize("action", [ActKind.COMMIT, ActKind.ROLLBACK])
+def test_an_act_is_proved_only_where_the_check_reads_its_op_message(journal: Journal, action: ActKind) -> None:
+    """It was `proved`, and on a broker whose op queue ends with a filler the check asked, or discarded, once more."""
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, lacking="the op queue ends before it")
+    receipt = act(medium, journal, action, BRIEF)
+    assert receipt.outcome == "unknown"
+    assert "the op queue ends before it" in receipt.notes
+
+
 def test_a_second_delivery_during_a_redelivery_is_reported(journal: Journal) -> None:
     def twice(medium: FakeMedium, word: str, queue_offset: int) -> None:
         committed_late(medium, word, queue_offset)
