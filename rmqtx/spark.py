@@ -55,8 +55,9 @@ from rmqtx.spark_tasks.session.workers import check_workers
 from rmqtx.spark_tasks.source.read_options import ReadOptions, Settings, opened, parse_options
 from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 from rmqtx.verdicts.export.verdict_folder import verdict_folder
+from rmqtx.verdicts.growing.grow import Grown
 from rmqtx.verdicts.growing.table_step import VERDICTS
-from rmqtx.verdicts.growing.tables import DELTA, Grown, grow_table, table_files, table_name
+from rmqtx.verdicts.growing.tables import DELTA, grow_table, table_files, table_name
 from rmqtx.verdicts.ledger.join import Condition, LedgerTerms, Match
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.transaction import Transaction

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
 from rmqtx.repairs.holds.changes import CheckedChange, change_settings
-from rmqtx.repairs.holds.draining import discarded_meanwhile, round_wait_ms
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import RECEIPTS, status_of, table

@@ -17,7 +17,7 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live import lookups
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
-from rmqtx.repairs.holds import changes, draining
+from rmqtx.repairs.holds import after_a_round, changes
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.model.reading import VerdictReading
 from tests.brokers import corpus
@@ -285,7 +285,7 @@ def test_a_round_is_awaited_and_what_was_discarded_before_is_named(
         reading.batches = pa.Table.from_pylist(rows, reading.schema).to_batches()
         return reading
 
-    monkeypatch.setattr(draining, "lookup", later)
+    monkeypatch.setattr(after_a_round, "lookup", later)
     words = [word for word in HOLD if word != "--no-wait"]
     held = rmqtx(*words, *two.options, "--format", "jsonl")
     assert "waiting 2s for a round of the check" in held.err

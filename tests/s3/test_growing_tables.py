@@ -10,7 +10,8 @@ import pytest
 
 from rmqtx.readers.model.errors import FileChanged
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
-from rmqtx.verdicts.growing.tables import TableName, grow, opened_table
+from rmqtx.verdicts.growing.grow import grow
+from rmqtx.verdicts.growing.tables import TableName, opened_table
 from tests.forge.stores import settings_of, unpacked
 from tests.s3.conftest import Run
 from tests.s3.server import S3Server

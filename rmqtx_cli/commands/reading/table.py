@@ -21,7 +21,7 @@ from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
     from rmqtx.readers.jobs.workers import Progress
-    from rmqtx.verdicts.growing.tables import Grown
+    from rmqtx.verdicts.growing.grow import Grown
     from rmqtx_cli.options.options import StoreOptions
     from rmqtx_cli.words.say import Voice
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.repairs.holds.after_a_round import discarded_words
 from rmqtx.repairs.holds.changes import CheckedChange, checked_drain
-from rmqtx.repairs.holds.draining import Drain, DrainEnd, WaitingHalf, discarded_words, wait_until_drained
+from rmqtx.repairs.holds.draining import Drain, DrainEnd, WaitingHalf, wait_until_drained
 from rmqtx.repairs.holds.standing_holds import standing_holds
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal

@@ -15,7 +15,8 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
-from rmqtx.verdicts.growing.tables import Grown, TableName, grow_table, table_rows
+from rmqtx.verdicts.growing.grow import Grown
+from rmqtx.verdicts.growing.tables import TableName, grow_table, table_rows
 
 _Key = tuple[Any, ...]
 _Row = dict[str, Any]

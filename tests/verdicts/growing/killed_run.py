@@ -21,8 +21,9 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.growing import parquet_table
+from rmqtx.verdicts.growing.grow import grow
 from rmqtx.verdicts.growing.parquet_table import PartWriter
-from rmqtx.verdicts.growing.tables import TableName, grow, opened_table, table_name
+from rmqtx.verdicts.growing.tables import TableName, opened_table, table_name
 
 VERSION = "5.3.3"
 

@@ -19,7 +19,8 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower
 from rmqtx.verdicts.growing import parquet_table, table_manifest
-from rmqtx.verdicts.growing.tables import TableName, grow, opened_table, table_files, table_name, table_rows
+from rmqtx.verdicts.growing.grow import grow
+from rmqtx.verdicts.growing.tables import TableName, opened_table, table_files, table_name, table_rows
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.spark.growing import Growing
