@@ -11,7 +11,7 @@ import pytest
 from rmqtx.readers.store.broker_settings import settings_of_broker
 from rmqtx.repairs.acts.live_medium import settle_ms
 from rmqtx.repairs.canary.probe_steps import ProbeRun, ProbeStep, allowed_times_ms, steps_table
-from rmqtx_cli.commands.settling.probe import as_json, flights_text, judged, performance, prometheus_text
+from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds
 from tests.cli.conftest import Run
 

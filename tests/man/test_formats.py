@@ -14,8 +14,8 @@ from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.releases import DEFAULTS
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx_cli.commands.all_views import all_views
-from rmqtx_cli.commands.reading.explain import FINDING_PAGES, page_of
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
+from rmqtx_cli.pages.doc_pages import FINDING_PAGES, page_of
 from rmqtx_cli.pages.glossary import entries
 
 ROOT = Path(__file__).resolve().parents[2]

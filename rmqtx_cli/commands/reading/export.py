@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.storage.places import is_uri
@@ -20,22 +17,19 @@ from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob, export_snapshot
 from rmqtx.verdicts.export.export_manifest import Done, opened_directory
 from rmqtx.verdicts.export.folder import STATE_DIRECTORY, write_json
-from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
+from rmqtx.verdicts.export.partition_files import FileForm
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.data import Bodies, ExportCommand, FilesOptions, Table
 from rmqtx_cli.options.bodies import decoder_words
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.options import (
     OutputFormat,
-    RowForm,
     StoreOptions,
     TracedStoreOptions,
 )
-from rmqtx_cli.output.delimited import CsvPort
-from rmqtx_cli.output.jsontext import JsonLinesPort
+from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.port import Port
-from rmqtx_cli.output.views import VIEWS, View
+from rmqtx_cli.output.views import VIEWS
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import Opened, open_stores, refuse_inside, say_consistency, say_header
 from rmqtx_cli.sources.provenance import TakenProvenance
@@ -235,81 +229,3 @@ class _FilesWritten:
             return "nothing new"
         files = count(self.files_count, "file")
         return f"{count(self.rows_count, 'row')} written in {files} of {size(self.size_bytes)}"
-
-
-#: The formats of an export; tables are for people, and a JSON list cannot be continued.
-EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, OutputFormat.JSONL)
-
-
-@dataclass(frozen=True, slots=True)
-class TextForm:
-    """CSV or JSON lines. `with_meta`: JSON lines begin with their provenance. `is_csv_safe`: as --csv-safe."""
-
-    suffix: str
-    with_meta: bool = False
-    is_csv_safe: bool = False
-
-    def open(self, path: Path, schema: pa.Schema) -> RowsFile:
-        """A new file."""
-        stream = path.open("wb")
-        given = schema if self.with_meta else schema.remove_metadata()
-        port: Port
-        if self.suffix == "csv":
-            port = CsvPort(stream, given, View(()), is_safe=self.is_csv_safe)
-        else:
-            port = JsonLinesPort(stream, given, View(()))
-        return _TextFile(stream, port)
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampForm:
-    """Files of another form, with timestamps in place of epoch milliseconds."""
-
-    form: FileForm
-
-    @property
-    def suffix(self) -> str:
-        """The suffix of their names."""
-        return self.form.suffix
-
-    def open(self, path: Path, schema: pa.Schema) -> RowsFile:
-        """A new file."""
-        return _TimestampFile(self.form.open(path, timestamp_schema(schema)))
-
-
-@dataclass(slots=True)
-class _TimestampFile:
-    file: RowsFile
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self.file.write(with_timestamps(rows))
-
-    def finish(self) -> None:
-        self.file.finish()
-
-
-@dataclass(slots=True)
-class _TextFile:
-    stream: IO[bytes]
-    port: Port
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self.port.write(rows)
-
-    def finish(self) -> None:
-        self.port.finish()
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        self.stream.close()
-
-
-def form_of(output_format: OutputFormat, rows: RowForm, *, with_meta: bool) -> FileForm:
-    """The writer of files in a format. `rows`: how values are written."""
-    form: FileForm
-    if output_format is OutputFormat.PARQUET:
-        form = ParquetForm()
-    elif output_format is OutputFormat.ARROW:
-        form = ArrowForm()
-    else:
-        form = TextForm(output_format.value, with_meta, rows.csv_safe)
-    return TimestampForm(form) if rows.timestamps else form
