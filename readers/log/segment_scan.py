@@ -197,7 +197,7 @@ class SegmentScan:
 
     def __iter__(self) -> Iterator[Block]:
         with self.segment.open() as file:
-            file.will_read_until(self._to)
+            file.will_read_until(self._to + _BEHIND_BYTES + SLACK_BYTES)
             position: int | None = self._from or self._frame
             if self._from:
                 position = self._resync(file, self._from, self._to)  # records after belong to another scan

@@ -54,7 +54,7 @@ LOCAL = Limits(near_bytes=8 << 10, portion_bytes=4 << 20, places_max=1 << 62)
 #: must fit into the cache.
 REMOTE = Limits(near_bytes=512 << 10, portion_bytes=16 << 20, places_max=2048)
 #: A large read of a remote file is fetched in parts of about this size: one connection does not use all bandwidth.
-REMOTE_PART_BYTES = 4 << 20
+REMOTE_PART_BYTES = 8 << 20
 
 
 def portions(begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion]:

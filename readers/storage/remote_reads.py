@@ -10,6 +10,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
@@ -40,6 +41,8 @@ _PARTS_MAX = 4
 _KEPT_RUN_BYTES_MAX = 512 << 10
 #: Bytes of runs that are cached at once; the cache has room for all.
 _KEPT_TOGETHER_BYTES_MAX = KEPT_BYTES_MAX // 2
+#: Windows of a scan that are under way while one is decoded, which takes about the time of one request.
+_WINDOWS_AHEAD = 2
 #: How far a window of a scan may begin before the end of the last one, which cut off a record.
 _STEP_BACK_BYTES_MAX = 4 << 20
 #: A file of at most this length is fetched whole where files are opened together; of a longer one the end.
@@ -54,6 +57,14 @@ def request_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rmqtx-read")
 
 
+class _Part(NamedTuple):
+    """A part of a large range that was fetched, or is under way. Units: bytes; `end` is the place after the last."""
+
+    begin: int
+    end: int
+    data: Future[memoryview]
+
+
 class RemoteFile(OpenFile):
     """A remote file open for positioned reads within its length in the snapshot."""
 
@@ -65,8 +76,7 @@ class RemoteFile(OpenFile):
         self.file = file
         self.size_bytes = size_bytes
         self._last: tuple[int, bytes] = 0, b""
-        self._ahead: list[Future[memoryview]] = []
-        self._ahead_range = 0, 0
+        self._ahead: list[_Part] = []
         self._read_until = size_bytes
         try:
             self.handle = handle_of(Version(file, size_bytes, modified_ns))
@@ -90,6 +100,9 @@ class RemoteFile(OpenFile):
         data = known.bytes_of(position_bytes, end)
         if data is None and end - position_bytes > KEPT_READ_BYTES_MAX:
             return self._window(position_bytes, end - position_bytes)
+        if data is None:  # the record that a window of a scan cut off
+            received = b"".join(self._received(position_bytes, end))
+            data = received if len(received) == end - position_bytes else None
         if data is None:
             begin = position_bytes // _AROUND_BYTES * _AROUND_BYTES
             self.prepare([(begin, -(-end // _AROUND_BYTES) * _AROUND_BYTES - begin)])
@@ -159,7 +172,6 @@ class RemoteFile(OpenFile):
         """Begin to fetch a long range that will be read after the next work."""
         self._drop_ahead()
         if length_bytes > KEPT_READ_BYTES_MAX:
-            self._ahead_range = position_bytes, length_bytes
             self._ahead = self._parts(position_bytes, length_bytes)
 
     def will_read_until(self, position_bytes: int) -> None:
@@ -168,42 +180,64 @@ class RemoteFile(OpenFile):
 
     def _drop_ahead(self) -> None:
         for part in self._ahead:
-            part.cancel()
-        self._ahead, self._ahead_range = [], (0, 0)
+            part.data.cancel()
+        self._ahead = []
+
+    def _received(self, begin: int, end: int) -> list[memoryview]:
+        """Return the bytes of a range that the last window has or that were fetched ahead, up to the first gap."""
+        last_begin, last = self._last
+        pieces = [memoryview(last)[begin - last_begin : end - last_begin]] if begin >= last_begin else []
+        begin += sum(map(len, pieces))
+        for part in self._ahead:
+            if part.begin <= begin < min(end, part.end):
+                pieces.append(part.data.result()[begin - part.begin : end - part.begin])
+                begin += len(pieces[-1])
+        return pieces
 
     def _window(self, position_bytes: int, length_bytes: int) -> bytes:
-        """Return a large range; if it continues the last one, it was fetched ahead, and the next one is fetched now."""
+        """Return a large range; where readings go on in order, it was fetched ahead, and so are the next ones now."""
         last_position, last = self._last
         end = last_position + len(last)
         goes_on = end - min(len(last), _STEP_BACK_BYTES_MAX) < position_bytes <= end if last else False
-        if self._ahead and self._ahead_range == (position_bytes, length_bytes):
-            data = b"".join(part.result() for part in self._ahead)
-        elif goes_on and self._ahead and self._ahead_range[0] == end:
-            known = last[position_bytes - last_position :] + b"".join(part.result() for part in self._ahead)
-            data = known[:length_bytes]
-            if len(data) < length_bytes:
-                data += self.fetch(position_bytes + len(data), length_bytes - len(data))
+        if goes_on or (self._ahead and self._ahead[0].begin == position_bytes):
+            pieces = self._received(position_bytes, position_bytes + length_bytes)
         else:
             self._drop_ahead()
-            data = b"".join(part.result() for part in self._parts(position_bytes, length_bytes))
-        self._ahead = []
-        self._last = position_bytes, data
-        self._remember_zeros(position_bytes, data)
+            pieces = []
+        received = sum(map(len, pieces))
+        pieces += [part.data.result() for part in self._parts(position_bytes + received, length_bytes - received)]
+        data = b"".join(pieces)
         following = position_bytes + len(data)
-        if goes_on and self.handle.known.zeros.end_of(following) < following + len(data):
-            self.fetch_ahead(following, min(length_bytes, self._read_until - following))
+        self._last = position_bytes, data
+        self._ahead = [part for part in self._ahead if part.end > following]
+        self._remember_zeros(position_bytes, data)
+        if goes_on:
+            self._fetch_next_windows(following, length_bytes)
         return data
 
-    def _parts(self, position_bytes: int, length_bytes: int) -> list[Future[memoryview]]:
+    def _fetch_next_windows(self, position_bytes: int, length_bytes: int) -> None:
+        """Begin to fetch what follows a window, as far as it is not under way."""
+        begin = self._ahead[-1].end if self._ahead else position_bytes
+        # A reading beyond the announced end is the search for the next record.
+        last = self._read_until if position_bytes < self._read_until else self.size_bytes
+        while begin < min(position_bytes + _WINDOWS_AHEAD * length_bytes, last):
+            end = begin + length_bytes
+            end = last if last - end <= KEPT_READ_BYTES_MAX else end  # no request of its own for a short rest
+            if self.handle.known.zeros.end_of(begin) >= end:
+                break
+            self._ahead += self._parts(begin, end - begin)
+            begin = end
+
+    def _parts(self, position_bytes: int, length_bytes: int) -> list[_Part]:
         """Start to fetch a range in parallel parts."""
         length = min(length_bytes, self.size_bytes - position_bytes)
         if length <= 0:
             return []
         count = min(_PARTS_MAX, max(1, round(length / REMOTE_PART_BYTES)))
         step = -(-length // count)
+        places = [(position_bytes + begin, min(step, length - begin)) for begin in range(0, length, step)]
         return [
-            request_threads().submit(self.fetch, position_bytes + begin, min(step, length - begin))
-            for begin in range(0, length, step)
+            _Part(begin, begin + size, request_threads().submit(self.fetch, begin, size)) for begin, size in places
         ]
 
     def _remember_zeros(self, position_bytes: int, data: bytes) -> None:

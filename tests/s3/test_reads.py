@@ -196,6 +196,20 @@ def test_preallocated_space_is_read_once(s3: S3Server, tmp_path: Path, monkeypat
     assert sum(fetched) <= SIZE_BYTES + (12 << 20)
 
 
+def test_a_record_that_a_window_cuts_off_takes_no_request_of_its_own(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, places = in_one_file([Message(topic="orders", body=b"x" * 7000)] * 2500)
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
+    (segment,) = open_store(s3.upload(tmp_path, f"evidence/{tmp_path.name}")).commit_log
+    fetched = _fetched(monkeypatch)
+    scan = SegmentScan(segment, to_position=14 << 20, window_bytes=3 << 20)
+    assert sum(len(block) for block in scan) == sum(begin < 14 << 20 for begin, _ in places)
+    assert sum(length <= 128 << 10 for length in fetched) <= 1  # nothing is fetched ahead of the second window
+    assert len(fetched) <= 8
+
+
 def test_small_reads_are_kept_and_those_that_are_known_to_come_are_fetched_together(
     s3: S3Server, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ ENTRIES = 20_000_000
 def test_many_old_ones_all_over_the_log_are_dear_and_new_ones_are_not(counts: Counts, is_dear: bool) -> None:
     why = why_dear(counts)
     assert (why is not None) == is_dear
-    assert why is None or "and the log takes 1792 for 7168 MiB" in why
+    assert why is None or "and the log takes 896 for 7168 MiB" in why
 
 
 def test_the_place_of_a_time_lies_between_the_heads_of_the_index() -> None:
