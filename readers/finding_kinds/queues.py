@@ -113,6 +113,13 @@ KINDS: dict[str, Kind] = {
         "its newest records are not in them yet: a decision of the last moments may be missing",
         "run the command again in a moment",
     ),
+    "dispatch-ahead": Kind(
+        Severity.ERROR,
+        "a live broker whose queues and index get new records only behind a place that its log has not reached",
+        "a slot of a queue leads there, and the start continued behind it (4.5.0 to 4.9.8): decisions since are in the "
+        "log, and no request finds them; the check does not read its own copies",
+        "stop the broker, and write its queues again: rmqtx rebuild queues STORE --to NEW",
+    ),
     "entries-unread": Kind(
         Severity.ERROR,
         "queue slots whose records a live broker does not return",

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, again, views
 from rmqtx.remoting.connections.broker import PULL_RECORDS_MAX, Broker
+from rmqtx.remoting.protocol.answers import QueueSlot
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused, RemotingError
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
@@ -152,6 +154,11 @@ def records_of_system_topic(
     yield from _viewed(broker, topic, begin, end, pace, gaps)
 
 
+def _is_filler(slot: QueueSlot) -> bool:
+    """Whether a slot has no record; it names place 0, where the log may have one."""
+    return slot.commit_log_offset == 0 and slot.length_bytes == PRE_BLANK_LENGTH
+
+
 class OpsUnreadable(Refused):
     """A system topic's queue that this broker does not serve (4.3.0)."""
 
@@ -168,7 +175,7 @@ def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: 
             raise OpsUnreadable(f"{broker.root} does not serve its queue of {topic}")
         offsets = [slot.commit_log_offset for slot in found]
         for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
-            if body is None:
+            if body is None or _is_filler(slot):
                 gaps.append(UnreadEntries(topic, 0, slot.queue_offset, slot.queue_offset + 1))
             else:
                 yield body

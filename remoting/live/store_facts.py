@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import HOUR_MS
-from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
+from rmqtx.readers.model.releases import (
+    ANY_QUERY_SPAN,
+    DISPATCHES_BEHIND_QUEUES,
+    HALF_TOPIC_DESIGN,
+    PROXIES,
+    ROCKSDB_TRANSACTIONS,
+    Version,
+)
+from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
 from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TRACE_TOPIC
@@ -34,6 +42,8 @@ from rmqtx.verdicts.model.verdict_inputs import (
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
+#: Slots in a file of a queue, by default.
+QUEUE_FILE_SLOTS = 300_000
 _EVERYWHERE = (0, (1 << 63) - 1)
 _QUERY_SPAN_HOURS = 73
 
@@ -71,6 +81,7 @@ class LiveStore:
     taken_time_ms: int
     index_whole_since_ms: int
     booted_time_ms: int
+    queue_file_slots: int = QUEUE_FILE_SLOTS
     scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -185,11 +196,15 @@ def live_store(broker: Broker, trace_topic: str | None = None, pace: Pace | None
         taken_time_ms=queues.taken_time_ms,
         index_whole_since_ms=reported.booted_time_ms + _START_MS,
         booted_time_ms=reported.booted_time_ms,
+        queue_file_slots=_queue_file_slots(conf),
         scheduled=_scheduled(runtime),
         has_proxy=_has_proxy(broker, settings),
     )
     facts.traces = LiveTraces(broker, trace_topic or TRACE_TOPIC, pace or Pace())
     facts.findings.extend(_findings(facts, half_begin))
+    if (ahead := _dispatch_ahead(facts)) is not None:
+        facts.findings.append(ahead)
+        facts.add_missing("its queues and index have no record that was written since its start")
     return facts
 
 
@@ -284,6 +299,12 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
     return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
 
 
+def _queue_file_slots(conf: dict[str, str]) -> int:
+    """Number of slots in each file of a queue; brokers before 4.9 spell its length with one p."""
+    text = conf.get("mappedFileSizeConsumeQueue") or conf.get("mapedFileSizeConsumeQueue") or ""
+    return -(-int(text) // SLOT.size_bytes) if text.isdecimal() and int(text) > 0 else QUEUE_FILE_SLOTS
+
+
 def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
     """Longest span of a query: 3.1.4 refuses more than queryMessageMaxTimeSpan hours; 3.2.6 and later accept any."""
     if settings.version_low is None or ANY_QUERY_SPAN.holds(settings.version_low):
@@ -305,6 +326,26 @@ def _scheduled(runtime: dict[str, str]) -> dict[int, tuple[int, int]]:
         if level and len(numbers) == 2 and all(number.strip().isdecimal() for number in numbers):
             found[int(level[1]) - 1] = (int(numbers[0]), int(numbers[1]))
     return found
+
+
+def _dispatch_ahead(facts: LiveStore) -> Finding | None:
+    """Return that the broker dispatches no record before a place behind the end of its log; None if it does.
+
+    A broker reads the end of the log before it computes how far the dispatch is behind, which may be negative for a
+    moment while records are written; so the end is read again.
+    Source: store/DefaultMessageStore.java start, ReputMessageService.behind.
+    """
+    settings = facts.settings
+    is_old = DISPATCHES_BEHIND_QUEUES.between(settings.version_low, settings.version_high)
+    if facts.dispatch_behind_bytes >= 0 or is_old is False:
+        return None
+    place = facts.log_end_offset - facts.dispatch_behind_bytes
+    end = int(facts.broker.runtime()["commitLogMaxOffset"])
+    if end >= place:
+        return None
+    return Finding(
+        facts.root, "dispatch-ahead", expected=f"at most {end}, the end of its log", actual=f"from {place} on"
+    )
 
 
 def _findings(facts: LiveStore, half_begin: int) -> list[Finding]:

@@ -59,6 +59,7 @@ from rmqtx.remoting.live.record_reads import (
     read_prepared,
     walk_behind_prepared,
 )
+from rmqtx.remoting.live.slot_reads import live_slot_reads
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
@@ -477,24 +478,34 @@ class LiveWitnesses:
         op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._end_of_ops()))
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
         first_op = op_begin if op_cursor > op_end else max(op_cursor, op_begin)
+        op_reads = live_slot_reads(facts, OP_TOPIC, first_op, self._end_of_ops(), self._reads.gaps)
+        op_end = max(op_end, self._end_of_ops()) if op_reads else op_end
         stored_ops = ops_of_records(found, rules, first_op, op_end, least)
         if least and begins_again(stored_ops, facts.half_begin, facts.half_end, rules):
             blocks = self._reads.queue(HALF_TOPIC, 0, facts.half_begin, begin)
             halves = [*self._with_slots(blocks), *halves]
             begin = facts.half_begin
             stored_ops = ops_of_records(found, rules, first_op, op_end, 0)
+        half_reads = live_slot_reads(facts, HALF_TOPIC, begin, facts.half_end, self._reads.gaps)
         stored = halves_of_records(
             [(block.take(in_queue), slots[in_queue]) for block, slots in halves
              if (in_queue := (slots >= begin) & (slots < facts.half_end)).any()],
             rules, begin, max(begin, facts.half_end),
         )  # fmt: skip
         state = CheckState(
-            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored, stored_ops
+            0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored, stored_ops,
+            reads=half_reads, op_reads=op_reads,
         )
         # Also of copies that the check cannot decode, before 4.6.0 those with a spoiled body.
         places = [block.commit_log_offsets for block, _ in halves]
         slot_offsets = np.concatenate([np.zeros(0, np.int64), *places])
-        return CheckWindow(state, stored.words, stored.diverted_count, slot_offsets=slot_offsets)
+        hides_new = {HALF_TOPIC: (half_reads, facts.half_end), OP_TOPIC: (op_reads, op_end)}
+        return CheckWindow(
+            state, stored.words, stored.diverted_count, slot_offsets=slot_offsets,
+            hides_new=frozenset(
+                topic for topic, (reads, end) in hides_new.items() if any(read.hides(end) for read in reads.values())
+            ),
+        )
 
     def _with_slots(self, blocks: Iterable[Block]) -> list[tuple[Block, Int64s]]:
         """Half copies with the slots from which they were read; a slot can lead to a record with another number."""

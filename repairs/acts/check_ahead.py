@@ -156,12 +156,14 @@ def check_of_broker(facts: LiveStore) -> CheckAhead | None:
     """Return the check of a running broker, whose next round begins within one interval.
 
     None where it reads each op message until all half copies that this names are passed: then nothing more is read.
+    It does not where slots of its queues have no record, which the last look has found.
     Raises: OpsUnreadable if the broker does not serve its op queue; Unreachable, NoAnswer, Refused.
     """
     if facts.is_slave or not facts.has_half_topic:
         return None
     rules, how = supposed_rules(facts.settings), check_settings(facts.settings)
-    if not rules.end_is_illegal and facts.op_cursor <= facts.broker.max_offset(OP_TOPIC):
+    has_all_slots = all(one.code != "entries-unread" for one in facts.findings)
+    if has_all_slots and not rules.end_is_illegal and facts.op_cursor <= facts.broker.max_offset(OP_TOPIC):
         return None
     begin_ms = facts.taken_time_ms
     return CheckAhead(LiveWitnesses(facts).check_window(rules), rules, how, [begin_ms, begin_ms + how.interval_ms])

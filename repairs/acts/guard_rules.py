@@ -368,7 +368,10 @@ def _unread_half(situation: Situation) -> Found:
 def _hidden(situation: Situation, topic: str, record: str, action: str) -> Found:
     return (
         f"slots of {topic} lead to no record, so the check does not read the {record} of this {action}",
-        f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW",
+        f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW"
+        if situation.conditions.is_stopped
+        else "run the command again after the next round of the check, which passes them; or stop the broker, and "
+        "write the queue again: rmqtx rebuild queues STORE --to NEW",
     )
 
 

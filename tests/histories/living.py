@@ -47,6 +47,8 @@ _TIMED = (
 )
 #: Between two looks for the effect of an act nothing happens here, so they are rare.
 _PAUSE_SECONDS = 2.0
+#: Acts are in the first interval of the check: no round is played meanwhile.
+_PROVE_MS_MIN = 10_000
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
@@ -122,8 +124,9 @@ def acted(machine: Machine, action: ActKind, transaction_id: str, journal: Path)
     journal.unlink(missing_ok=True)
     with connected(machine) as broker:
         medium = LiveMedium([broker], [BrokerAddresses(broker.cluster, broker.name, {0: broker.address})])
-        acts = checked_acts([ActOrder(transaction_id, ActRequest(action), "history")], medium, Conduct())
-        carry_out(acts, medium, Journal(journal), Conduct(), lambda _: None)
+        conduct = Conduct(prove_ms=max(_PROVE_MS_MIN, int(broker.config()["transactionCheckInterval"]) // 2))
+        acts = checked_acts([ActOrder(transaction_id, ActRequest(action), "history")], medium, conduct)
+        carry_out(acts, medium, Journal(journal), conduct, lambda _: None)
     if not acts:
         return ActOutcome.NOT_SENT, ("not found",)
     return acts[0].begun().outcome, tuple(sorted(one.guard for one in acts[0].refusals))
@@ -155,7 +158,7 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         live = audited.table().to_pylist()
         live_listed = live_lookups.pending([broker]).table().to_pylist()
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
-    lacks = any(one.code == "entries-unread" for one in audited.findings)
+    lacks = any(one.code in ("entries-unread", "dispatch-ahead") for one in audited.findings)
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
         yield what, *_both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks)

@@ -29,9 +29,9 @@ _LINK = re.compile(r"\]\(([^)\s:#]*\.md)?(?:#([\w-]+))?\)")
 _FINDINGS = re.compile(r"^Findings: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 #: Findings that no file has: of live brokers, and of rmqtx's own journal.
 _OF_NO_FILE = {
-    "dispatch-behind", "rocksdb-transactions", "prepared-unlisted", "prepared-unwalked", "index-off", "key-incomplete",
-    "index-unproven", "ops-unreadable", "entries-unread", "copies-missing", "foreign-unsearched", "receipt-torn",
-    "receipt-unreadable",
+    "dispatch-behind", "dispatch-ahead", "rocksdb-transactions", "prepared-unlisted", "prepared-unwalked", "index-off",
+    "key-incomplete", "index-unproven", "ops-unreadable", "entries-unread", "copies-missing", "foreign-unsearched",
+    "receipt-torn", "receipt-unreadable",
 }  # fmt: skip
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 

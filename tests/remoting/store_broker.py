@@ -39,6 +39,8 @@ class StoreBroker:
         """With which code it refuses new settings; SUCCESS: it answers 0 and ignores them."""
         self.lacks_topics: set[str] = set()
         """Topics without a configuration: their records cannot be pulled."""
+        self.behind_bytes = 0
+        """How far the dispatch is behind the end of the log."""
         self.counts: dict[RequestCode, int] = {}
         self._answers: dict[RequestCode, Callable[[Frame], Frame]] = {
             RequestCode.GET_BROKER_CONFIG: self._config,
@@ -87,7 +89,7 @@ class StoreBroker:
     def _runtime(self, request: Frame) -> Frame:
         table = {
             "brokerVersionDesc": "V" + self.version.replace(".", "_"), "bootTimestamp": str(self.booted_ms),
-            "commitLogMinOffset": str(self.store.log_begin_offset), "dispatchBehindBytes": "0",
+            "commitLogMinOffset": str(self.store.log_begin_offset), "dispatchBehindBytes": str(self.behind_bytes),
             "commitLogMaxOffset": str(self.store.commit_log[-1].end_offset),
         }  # fmt: skip
         delays = read_config(self.store, "delayOffset.json").value
@@ -154,8 +156,9 @@ class StoreBroker:
     def _slots(self, request: Frame) -> Frame:
         begin, count = int(request.fields["index"]), int(request.fields["count"])
         low, high = self._range(request)
-        offsets = self._places(request, begin, min(high, begin + count))
-        data = [{"physicOffset": offset, "physicSize": 0, "tagsCode": 0} for offset in offsets]
+        with open_queue(self.store, request.fields["topic"], int(request.fields["queueId"])) as queue:
+            places = zip(*(one.tolist() for one in queue.places(begin, min(high, begin + count))), strict=True)
+        data = [{"physicOffset": offset, "physicSize": size, "tagsCode": 0} for offset, size in places]
         value = {"queueData": data, "minQueueIndex": low, "maxQueueIndex": high}
         return response(request, body=json.dumps(value).encode())
 

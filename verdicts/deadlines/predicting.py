@@ -253,7 +253,10 @@ def predict_window(
     found = _without_questions(found, offsets[~window.are_askable])
     new = state.undispatched
     hidden_until = None if new is None or new.maximum < new.log_end else (new.log_end, new.maximum)
-    found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts)
+    found = replace(
+        found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts,
+        passes_ops=bool(state.op_reads),
+    )
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     if (why := refuted_check_max(window, settings)) is not None:
         found = _without_check_max(found, Why(why, is_known=False))
@@ -496,5 +499,6 @@ def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction
         fillers={queue_id: numbers for part in parts for queue_id, numbers in part.fillers.items()},
         hidden_until=next((part.hidden_until for part in parts if part.hidden_until is not None), None),
         cuts=tuple(cut for part in parts for cut in part.cuts),
+        passes_ops=any(part.passes_ops for part in parts),
     )
     return found.chosen(np.argsort(found.offsets, kind="stable"))

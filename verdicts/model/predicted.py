@@ -142,7 +142,8 @@ class Prediction:
            log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the possible
            releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
            broker does not start. `left_out`: the files of the log that it does not load. `start_ms`: when a stopped
-           broker is assumed to start.
+           broker is assumed to start. `passes_ops`: the check passes slots of the op queue without a record, and op
+           messages behind them.
     """
 
     is_running: bool = False
@@ -166,6 +167,7 @@ class Prediction:
     refusals: tuple[Finding, ...] = ()
     left_out: tuple[Finding, ...] = ()
     start_ms: int = 0
+    passes_ops: bool = False
 
     def digest(self) -> str:
         """Return a digest of what happens to each copy next, without its times."""

@@ -170,10 +170,12 @@ class JudgedCopies:
         marks = JudgedMarks.of(chains, is_ahead)
         is_marked = chains.marks_per_copy(marks.decides) > 0
         is_settled = np.where(settling == BY_MARKS, chains.marks_per_copy(marks.is_seen) > 0, settling >= 0)
-        # An op message in the log settles nothing if no slot of the op queue leads to it: the check, which was played
-        # for a stopped broker, reads the copy and treats it as open.
-        stopped = [name for name, view in views.items() if view.future is not None and not view.future.is_running]
-        is_settled &= ~(is_read & halves.are_in(stopped))
+        # An op message in the log settles nothing if the check does not read it by a slot of the op queue: it reads the
+        # copy and treats it as open. The queues of a running broker are read one after the other, so there only where
+        # slots show it.
+        futures = {name: view.future for name, view in views.items() if view.future is not None}
+        unsettled = [name for name, future in futures.items() if not future.is_running or future.passes_ops]
+        is_settled &= ~(is_read & halves.are_in(unsettled))
         hiding_offset = np.where(settling == BY_MARKS, _hiding_offsets(chains, marks), settling)
         is_hidden = is_ahead & is_settled & ~is_marked & (hiding_offset >= 0)
         is_ahead &= ~is_hidden
