@@ -91,7 +91,7 @@ def live_half_numbers(
     shared |= _named_too_early(kept, numbers, places) | _numbered_twice(
         np.concatenate([numbers, pulled.numbers]), np.concatenate([places, pulled.places])
     )
-    return _as_value(slots, sorted(shared), check_ops, facts.root)
+    return _as_value(slots, sorted(shared), check_ops, kept.marks, facts.root)
 
 
 def _numbered_twice(numbers: Int64s, places: Int64s) -> set[tuple[int, int]]:
@@ -150,7 +150,7 @@ def _named_too_early(kept: Witnesses, numbers: Int64s, places: Int64s) -> set[tu
 
 
 def _as_value(
-    slots: dict[int, int], shared: list[tuple[int, int]], check_ops: Sequence[Block], root: str
+    slots: dict[int, int], shared: list[tuple[int, int]], check_ops: Sequence[Block], marks: pa.Table, root: str
 ) -> HalfNumbers:
     if not slots and not shared:
         return HalfNumbers()
@@ -163,9 +163,12 @@ def _as_value(
         named_numbers(ops_of(block.take(block.topic_is(OP_TOPIC)), root), wanted) for block in check_ops
     ] if len(wanted) else []
     named, ops = (np.concatenate([_EMPTY, *column]) for column in zip(*parts, strict=True)) if parts else (_EMPTY,) * 2
+    settling = first_that_names(chosen, named, ops, ops)
+    named = np.concatenate([named, int64s(marks["half_queue_offset"], NOWHERE)])
+    ops = np.concatenate([ops, int64s(marks["commit_log_offset"])])
     return HalfNumbers(
-        offsets, chosen, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), pairs[:, 1].copy(), nowhere,
-        nowhere,
+        offsets, chosen, settling, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), pairs[:, 1].copy(),
+        nowhere, nowhere,
     )
 
 

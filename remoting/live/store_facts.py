@@ -146,7 +146,7 @@ class LiveStore:
         return StoreEvidence(
             settings.version_low, settings.version_high, stop=stop, conf=settings.given, has_proxy=self.has_proxy,
             read=frozenset({FILES, WIRE, TRACE}), traces=self.traces,
-            op_interval_ms=settings.transaction_op_batch_interval_ms,
+            op_interval_ms=settings.transaction_op_batch_interval_ms, shifted_halves=self.half_numbers.shifted,
         )
 
     def describe(self, *, verbose: bool = False) -> str:

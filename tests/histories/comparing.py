@@ -314,7 +314,8 @@ def _possible(truth: Truth, one: Transaction) -> dict[str, bool]:
         "discarded-without-copy": bool(one.dropped), "no-decision-in-time": not one.accepted or bool(one.discarded),
         "ops-lost-in-memory": has_lost_op, "ops-lost-at-stop": has_lost_op, "op-write-failed": False,
         "cursor-went-back": "kill" in (truth.happened or ()), "cursors-unreadable": False,
-        "hidden-by-another-decision": _is_named_by_another(truth, one),
+        "hidden-by-another-decision": _is_named_by_another(truth, one) or _is_renumbered(truth),
+        "op-names-another-slot": _is_renumbered(truth),
     }  # fmt: skip
 
 
@@ -374,6 +375,11 @@ def _is_named_by_another(truth: Truth, one: Transaction) -> bool:
     """Whether an op message with the number of its half copy was written for a decision of another transaction."""
     numbers = {queue_offset for queue_offset, _ in one.copies}.intersection(truth.op_numbers)
     return any(number in numbers for other in truth.transactions if other is not one for _, number in other.accepted)
+
+
+def _is_renumbered(truth: Truth) -> bool:
+    """Whether the broker may have refused a half message that has a number: the next ones are in other slots."""
+    return truth.version in ("5.0.0", "5.1.0") and "note" in (truth.happened or ())
 
 
 def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -> set[str]:

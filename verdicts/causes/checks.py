@@ -87,7 +87,7 @@ def _was_settled_before(found: Evidence) -> Int64s:
     Units: milliseconds.
     """
     copies, marks, following = found.copies, found.marks, found.copy_after_mark
-    rows = np.flatnonzero(following >= 0)
+    rows = np.flatnonzero((following >= 0) & ~found.names_other_slot)
     rows = rows[copies.offset[following[rows]] > marks.offset[rows]]
     waited_ms = copies.time_ms[following[rows]] - marks.time_ms[rows]
     is_harmed = found.flag("duplicate_commit") | found.flag("discarded_though_decided") | found.flag("conflict")
@@ -99,7 +99,7 @@ def _was_settled_before(found: Evidence) -> Int64s:
 
 def _is_settled_and_open(found: Evidence) -> Bools:
     """Transactions whose newest copy has an op message, or that are discarded, and that the check still reaches."""
-    marked = found.copy_of_mark[found.copy_of_mark >= 0]
+    marked = found.copy_of_mark[(found.copy_of_mark >= 0) & ~found.names_other_slot]
     newest = marked[found.next_copy[marked] < 0] if len(found.copies) else marked
     is_settled = found.any_owner(found.copies.owner[newest]) | found.state(State.DISCARDED)
     return found.flag("open_after_decision") & found.half_topic & is_settled

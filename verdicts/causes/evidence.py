@@ -401,6 +401,18 @@ class Evidence:
         return is_original
 
     @cached_property
+    def names_other_slot(self) -> Bools:
+        """Which op marks name a half copy that is in another slot of the half queue than its queue offset."""
+        copies, marks = self.copies, self.marks
+        shifted: Bools = np.zeros(len(copies) + 1, np.bool_)
+        for number, name in enumerate(self.names):
+            one = self.stores.get(name)
+            if one is not None and len(one.shifted_halves):
+                shifted[:-1] |= (copies.store == number) & np.isin(copies.offset, one.shifted_halves)
+        found: Bools = shifted[self.copy_of_mark] if len(marks) else np.zeros(0, np.bool_)
+        return found
+
+    @cached_property
     def copy_of_mark(self) -> Int64s:
         """For each op mark the row of the half copy that it names; -1 if that copy is not one of its transaction."""
         copies, marks = self.copies, self.marks

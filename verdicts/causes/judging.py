@@ -144,7 +144,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         was_stopped=not facts.store.was_killed and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms,
         traces=traces, read=frozenset({FILES} if traces is None else {FILES, TRACE}),
-        light_halves=halves_in_light_queues(facts.store),
+        light_halves=halves_in_light_queues(facts.store), shifted_halves=facts.half_numbers.shifted,
     )
 
 

@@ -88,11 +88,21 @@ def _stopped_at_op(found: Evidence) -> Support:
 def _discarded_before_op(found: Evidence) -> Support:
     """The newest copy was decided, its op message was written, and then the transaction was discarded."""
     copies, marks, discards = found.copies, found.marks, found.discards
-    rows = np.flatnonzero((found.copy_of_mark >= 0) & (found.copy_after_mark < 0))
+    rows = np.flatnonzero((found.copy_of_mark >= 0) & (found.copy_after_mark < 0) & ~found.names_other_slot)
     first_op = np.full(found.count, np.iinfo(np.int64).max)
     np.minimum.at(first_op, marks.owner[rows], marks.offset[rows])
     is_later = found.any_of(discards, discards.offset > first_op[discards.owner])
     return fits(is_later & found.flag("discarded_though_decided") & (found.count_of(copies) > 0))
+
+
+def _op_of_another_slot(found: Evidence) -> Support:
+    """Checked, discarded or still open after an op message that names its number, and so another slot than its own."""
+    copies, marks, following = found.copies, found.marks, found.copy_after_mark
+    rows = np.flatnonzero(found.names_other_slot & (following >= 0))
+    checked = rows[copies.offset[following[rows]] > marks.offset[rows]]
+    is_left = found.flag("open_after_decision") | found.flag("discarded_though_decided")
+    named = found.any_owner(marks.owner[found.names_other_slot & (following < 0)])
+    return proves(found.any_owner(marks.owner[checked]) | (is_left & named))
 
 
 def _spoiled_by_resume(found: Evidence) -> Support:
@@ -193,6 +203,23 @@ CAUSES = (
         shown_by=("discards-4.9.7",),
         decides="the broker's log: whether the cursors went back between its decision and its discard",
         rivals=("cursor-went-back", "op-cursor-jumped"),
+    ),
+    Cause(
+        "op-names-another-slot",
+        "its half message is in another slot of the half queue than its number, and the op message names the number",
+        affected=(Change(
+            "a half message gets its number before its slot: a start, or a refused half message (5.0.0, 5.1.0), moves "
+            "them apart", "docs/formats/half_and_op.md#numbers; seen on 5.0.0, 5.1.0 and 5.3.3",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_op_of_another_slot,
+        consequence="the check asks about the decided transaction again, and skips the half message in the slot with "
+        "that number: that one is lost without a decision",
+        act="rmqtx audit STORE --where 'flags = masked': the half messages that are hidden; rmqtx close ID -n "
+        "HOST:PORT ends the checks of this one",
+        change="upgrade to 5.1.1 or later, which give a refused half message no number; start 5.0.0 or 5.1.0 again: "
+        "the next half messages are in their slots",
+        shown_by=(),
     ),
     Cause(
         "resume-spoils-compressed",

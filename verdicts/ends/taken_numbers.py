@@ -53,9 +53,8 @@ def half_numbers(
         offsets, slots = found.places, np.full(len(found.places), UNKNOWN_SLOT, np.int64)
     order = np.argsort(offsets, kind="stable")
     offsets, slots = offsets[order], slots[order]
-    return replace(
-        found, offsets=offsets, slots=slots, settling_offsets=_settling_offsets(store, slots, op_cursor)
-    )
+    settling, hiding = _naming_offsets(store, slots, op_cursor)
+    return replace(found, offsets=offsets, slots=slots, settling_offsets=settling, hiding_offsets=hiding)
 
 
 def shared_ranges(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -183,30 +182,37 @@ def _are_taken(store: Store, numbers: Int64s, offsets: Int64s) -> Bools:
         ], np.bool_)  # fmt: skip
 
 
-def _settling_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> Int64s:
-    """Return for each slot the first op message that the check reads and that names the slot; NOWHERE if none does."""
+def _naming_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> tuple[Int64s, Int64s]:
+    """Return for each slot the first op message that the check reads and that names the slot, and the first of all;
+    NOWHERE if none does.
+    """
     if not (slots >= 0).any():
-        return np.full(len(slots), NOWHERE, np.int64)
+        return np.full(len(slots), NOWHERE, np.int64), np.full(len(slots), NOWHERE, np.int64)
     wanted = pa.array(slots[slots >= 0])
-    named, ops = [_EMPTY], [_EMPTY]
+    named, ops, are_read = [_EMPTY], [_EMPTY], [_EMPTY.astype(np.bool_)]
     log = store.log()
     try:
         with open_queue(store, OP_TOPIC, 0) as queue:
-            begin = queue.min_offset if op_cursor is None else max(op_cursor, queue.min_offset)
+            begin = queue.min_offset
             while begin < queue.max_offset:
-                _, places, lengths, _ = queue.read(begin, begin + _OPS_AT_ONCE)
+                op_numbers, places, lengths, _ = queue.read(begin, begin + _OPS_AT_ONCE)
+                read_places = places[op_numbers >= (op_cursor or 0)]
                 for block in blocks_at(log, places, lengths):
                     rows = ops_of(block.take(block.topic_is(OP_TOPIC)), store.root)
                     numbers, offsets = named_numbers(rows, wanted)
                     named.append(numbers)
                     ops.append(offsets)
+                    are_read.append(np.isin(offsets, read_places))
                 begin += _OPS_AT_ONCE
     except SourceError:
         pass  # reported by the reader of the queue
     finally:
         log.close()
-    offsets = np.concatenate(ops)
-    return first_that_names(slots, np.concatenate(named), offsets, offsets)
+    numbers, offsets, is_read = np.concatenate(named), np.concatenate(ops), np.concatenate(are_read)
+    return (
+        first_that_names(slots, numbers[is_read], offsets[is_read], offsets[is_read]),
+        first_that_names(slots, numbers, offsets, offsets),
+    )
 
 
 def named_numbers(ops: pa.RecordBatch, wanted: pa.Array) -> tuple[Int64s, Int64s]:

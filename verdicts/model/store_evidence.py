@@ -38,7 +38,8 @@ class StoreEvidence:
            which a consumer group has a cursor and is not in config/subscriptionGroup.json. `logs`: what the logs of
            its broker show; None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how
            long its broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown.
-           `light_halves`: its half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the
+           `light_halves`: its half messages that are in light queues, ascending; `shifted_halves`: those in another
+           slot of the half queue than their queue offset. `proxy_keeps_ms`: how long the
            proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
            `has_proxy`: a proxy of 5.x has used the broker: it has the topic of the heartbeats.
            `traces`: the message traces of producers; None if the store has none, or they were not read.
@@ -63,6 +64,7 @@ class StoreEvidence:
     op_interval_ms: int = newest_default("transactionOpBatchInterval")
     traces: Traces | None = None
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+    shifted_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
 
     @property
     def is_slave(self) -> bool:

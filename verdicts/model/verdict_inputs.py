@@ -39,9 +39,10 @@ class HalfNumbers:
 
     Shape: two tables, by column. Half messages that are not in the slot of their queue offset: `offsets` (of the
            commit log), `slots` (the slot that leads to each; NO_SLOT, FILLER_SLOT, UNKNOWN_SLOT), `settling_offsets`
-           (the op message that the check reads and that names that slot; NOWHERE). Half messages that share their queue
-           offset with another: `numbers`, `places` (commit-log offsets), `final_offsets` and `final_times_ms` (the
-           first COMMIT record that names each; NOWHERE).
+           (the op message that the check reads and that names that slot; NOWHERE), `hiding_offsets` (the first op
+           message that names that slot, also one that the check has passed; NOWHERE). Half messages that share their
+           queue offset with another: `numbers`, `places` (commit-log offsets), `final_offsets` and `final_times_ms`
+           (the first COMMIT record that names each; NOWHERE).
     Order: `offsets`; `numbers`, then `places`.
     Units: commit-log offsets in bytes; epoch milliseconds.
     """
@@ -49,6 +50,7 @@ class HalfNumbers:
     offsets: Int64s = field(default_factory=_none)
     slots: Int64s = field(default_factory=_none)
     settling_offsets: Int64s = field(default_factory=_none)
+    hiding_offsets: Int64s = field(default_factory=_none)
     numbers: Int64s = field(default_factory=_none)
     places: Int64s = field(default_factory=_none)
     final_offsets: Int64s = field(default_factory=_none)
@@ -56,6 +58,11 @@ class HalfNumbers:
 
     def __bool__(self) -> bool:
         return bool(len(self.offsets) or len(self.numbers))
+
+    @property
+    def shifted(self) -> Int64s:
+        """The half messages that are in another slot than their queue offset, by their commit-log offsets."""
+        return self.offsets[self.slots >= 0]
 
     def digest(self) -> str:
         """Return a text that changes with any of the values; empty without values."""

@@ -123,8 +123,8 @@ class JudgedCopies:
            (`HalfNumbers`); `is_number_shared`: another half message has the same queue offset; `is_slotless`: the check
            has not passed its number, and never reads it, because no slot leads to it; `is_number_taken`: another half
            message has, or will have, the slot with its queue offset, and the check has not passed that slot.
-           `is_hidden`: in its slot, but an op message that is not its own names the slot, so that the check skips it;
-           it is not ahead then. `hiding_offset`: that op message.
+           `is_hidden`: in its slot, but an op message that is not its own names the slot, so that the check skips it,
+           or has skipped it; it is not ahead then. `hiding_offset`: that op message.
     """
 
     chains: Chains
@@ -155,7 +155,7 @@ class JudgedCopies:
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         others, future = OtherDesigns(chains), CopyEvents.of(chains, in_half_topic)
         cursor, has_cursor = _cursors(halves, views, lambda view: view.half_cursors)
-        slot, settling, is_shared = misplaced_copies(chains, numbers)
+        slot, settling, hiding, is_shared = misplaced_copies(chains, numbers)
 
         has_slot = (slot >= 0) | (slot == UNKNOWN_SLOT)
         reached = np.where(slot == UNKNOWN_SLOT, numbers, slot) >= cursor
@@ -176,9 +176,11 @@ class JudgedCopies:
         futures = {name: view.future for name, view in views.items() if view.future is not None}
         unsettled = [name for name, future in futures.items() if not future.is_running or future.passes_ops]
         is_settled &= ~(is_read & halves.are_in(unsettled))
-        hiding_offset = np.where(settling == BY_MARKS, _hiding_offsets(chains, marks), settling)
+        hiding_offset = np.where(settling == BY_MARKS, _hiding_offsets(chains, marks, marks.is_seen), settling)
         is_hidden = is_ahead & is_settled & ~is_marked & (hiding_offset >= 0)
         is_ahead &= ~is_hidden
+        passed_by = np.where(hiding == BY_MARKS, _hiding_offsets(chains, marks, marks.shared.is_foreign), hiding)
+        was_hidden = is_known & has_slot & ~reached & ~is_ahead & ~is_hidden & ~is_marked & (passed_by >= 0)
         return cls(
             chains, others, future, marks, in_half_topic, cursor, has_cursor | others.is_other, slot,
             is_number_shared=is_shared & in_half_topic,
@@ -186,7 +188,7 @@ class JudgedCopies:
             is_slotless=in_half_topic & ~has_slot & ~is_passed,
             is_numbered_ahead=is_known & (numbers >= cursor),
             is_read_after_cut=is_after_cut, is_ahead=is_ahead, is_marked=is_marked, is_settled=is_settled,
-            is_hidden=is_hidden, hiding_offset=hiding_offset,
+            is_hidden=is_hidden | was_hidden, hiding_offset=np.where(was_hidden, passed_by, hiding_offset),
             is_open=np.where(others.is_prepared, others.is_asked, is_ahead & ~is_settled),
         )
 
@@ -263,10 +265,12 @@ def _are_cut(group: Group, views: Mapping[str, StoreView]) -> Bools:
     return cut
 
 
-def _hiding_offsets(chains: Chains, judged: JudgedMarks) -> Int64s:
-    """Return for each half copy the first op message of another half message that names its slot; NONE without one."""
+def _hiding_offsets(chains: Chains, judged: JudgedMarks, are_chosen: Bools) -> Int64s:
+    """Return for each half copy the first op message of another half message that names its slot, of some; NONE
+    without one.
+    """
     hiding = np.full(len(chains.halves) + 1, NONE, np.int64)
-    rows = np.flatnonzero(judged.is_seen & judged.shared.is_foreign & ~judged.shared.is_ambiguous)[::-1]
+    rows = np.flatnonzero(are_chosen & judged.shared.is_foreign & ~judged.shared.is_ambiguous)[::-1]
     hiding[chains.half_of_mark[rows]] = chains.marks.integers("commit_log_offset")[rows]  # the first stays
     return hiding[:-1]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -105,14 +106,28 @@ def _owners(view: StoreView, number: int, ops: list[tuple[int, int]]) -> dict[in
     return owners
 
 
-def misplaced_copies(chains: Chains, slots: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """Return the slot that leads to each half copy, the op message that settles it there, and which share a number.
+class MisplacedCopies(NamedTuple):
+    """Where the half queue has each half copy.
+
+    Shape: `slot` as in `HalfNumbers`; `settling`: the op message that settles it there, `hiding`: the first one that
+           names its slot, also one that the check has passed; −1 if none does, BY_MARKS where its op marks show it.
+           `is_shared`: another half message has its number.
+    """
+
+    slot: Int64s
+    settling: Int64s
+    hiding: Int64s
+    is_shared: Bools
+
+
+def misplaced_copies(chains: Chains, slots: Int64s) -> MisplacedCopies:
+    """Return where the half queue has the half copies.
 
     `slots`: the queue offsets of the copies, which nearly all have as their slot.
-    Shape: slots as in `HalfNumbers`; the op message is −1 if none settles it, BY_MARKS where its op marks show it.
     """
     halves = chains.halves
     found, settling = slots.copy(), np.full(len(halves), BY_MARKS, np.int64)
+    hiding = settling.copy()
     is_shared = np.zeros(len(halves), np.bool_)
     for name, view in chains.views.items():
         table = view.half_numbers
@@ -125,7 +140,8 @@ def misplaced_copies(chains: Chains, slots: Int64s) -> tuple[Int64s, Int64s, Boo
             row = np.minimum(np.searchsorted(table.offsets, places), len(table.offsets) - 1)
             rows = np.flatnonzero(here & (table.offsets[row] == places))
             found[rows], settling[rows] = table.slots[row[rows]], table.settling_offsets[row[rows]]
-    return found, settling, is_shared
+            hiding[rows] = table.hiding_offsets[row[rows]]
+    return MisplacedCopies(found, settling, hiding, is_shared)
 
 
 def number_words(chains: Chains, marks: Bools) -> npt.NDArray[np.object_]:

@@ -44,6 +44,8 @@ IN_FIELD = (
     "slave-deletes-topics", "slave-deletes-groups", "slave-behind-master", "group-shared-by-applications",
     "decision-lost-on-the-way",
 )  # fmt: skip
+#: Causes that recorded histories show (tests/histories/found.py), and test_op_messages.py.
+IN_HISTORIES = ("op-names-another-slot",)
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
 BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store of the corpus shows: tests/brokers/test_causes.py provokes them.
@@ -86,7 +88,9 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    without = (*NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *PLAYED, *FROM_LOGS, *NOT_IN_CORPUS)
+    without = (
+        *NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *PLAYED, *FROM_LOGS, *NOT_IN_CORPUS, *IN_HISTORIES,
+    )
     assert cause.shown_by or word in without
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
@@ -108,6 +112,7 @@ def test_stores_with_the_cause_show_it(word: str) -> None:
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
     open_ones = (
         *NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *PLAYED, *SAME_RECORDS, *FROM_LOGS, *NOT_IN_CORPUS,
+        *IN_HISTORIES,
     )
     assert any("explains" in one for one in found) or word in open_ones
 

@@ -92,7 +92,8 @@ def test_every_fact_for_causes_is_followed() -> None:
         "last_op_offset", "first_op_offset", "was_killed", "was_stopped", "are_cursors_damaged", "has_proxy", "read",
         "topics", "topics_without_group", "light_halves", "traces",
     }
-    in_other_words = {"version_low", "version_high", "conf", "op_interval_ms", "stop"}  # settings, check_stops
+    # settings, check_stops, half_numbers
+    in_other_words = {"version_low", "version_high", "conf", "op_interval_ms", "stop", "shifted_halves"}
     not_of_files = {"logs", "proxy_keeps_ms"}  # given by options that rmqtx follow does not have
     assert {one.name for one in fields(StoreEvidence)} == in_words | in_other_words | not_of_files
 

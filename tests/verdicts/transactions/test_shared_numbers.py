@@ -276,6 +276,43 @@ def test_two_slots_with_half_messages_of_one_number_are_seen_live_too(count: int
     assert "half-number-taken" in {finding.code for finding in every.findings}
 
 
+def passed(tmp_path: Path, *, is_commit: bool) -> Path:
+    """The same, and B is decided: the check puts it back, and passes C, whose slot has the number of B."""
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    forge.half("A")
+    slots.append(b"")
+    decided = forge.half("B")
+    forge.half("C")
+    forge.half("D")
+    if is_commit:
+        forge.commit(decided)
+    forge.op(decided)
+    for name in "ABD":
+        forge.half(name, checks=1)
+    slots.remove(b"")
+    return forge.write(half_cursor=4, op_cursor=1)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_reason_and_the_causes_behind_a_refused_half_message(is_commit: bool, tmp_path: Path) -> None:
+    """Of C the reason was check_passed and the cause acting-slave-gave-up?, of B the cause was cursor-went-back?."""
+    store = open_store(passed(tmp_path, is_commit=is_commit))
+    with FakeServer(StoreBroker(store, settings(store), "5.1.0")) as server, Client() as client:
+        readings = [audit([store], settings), live.audit([Broker(client, server.address, "b", "c")])]
+        tables = [reading.table().to_pylist() for reading in readings]
+    for rows in tables:
+        found = {row["transaction_id"]: (row["state"], row["reason_code"], row["causes"]) for row in rows}
+        state = ("COMMITTED", "commit_record") if is_commit else ("ROLLED_BACK", "op_message")
+        assert found["B"] == (*state, ["op-names-another-slot"])
+        assert found["C"] == ("LOST", "hidden_by_number", ["hidden-by-another-decision"])
+        assert [found[name][0] for name in "AD"] == ["PENDING", "PENDING"]
+    masked = {row["transaction_id"] for row in tables[0] if "masked" in row["flags"]}
+    assert masked == {"C"}
+    reason = next(row["reason"] for row in tables[0] if row["transaction_id"] == "C")
+    assert "names slot 2" in reason
+
+
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
     assert shared_ranges([(0, 9), (10, 20)]) == []
     assert shared_ranges([(0, 9), (0, 3), (9, 9)]) == [(0, 3), (9, 9)]
