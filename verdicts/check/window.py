@@ -11,7 +11,7 @@ import pyarrow as pa
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
-from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, dotted
+from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, DISPATCHES_PAST_QUEUES, dotted
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from rmqtx.readers.rocksdb.database_slots import DatabaseSlots, UnknownSlots, slots_after_start
@@ -299,7 +299,14 @@ def _database_window(
     half_read = _Records(HALF_TOPIC, queue_id, half_slots)
     half_read.kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
     stored_halves = halves_of_records(half_read.read(store, findings), rules, half_slots.begin, half_slots.end)
+    furthest = max(int(slots[topic].offsets.max(initial=-1)) for topic in slots)
     for read in (half_read, op_read):
+        if read.furthest_own_place > furthest and DISPATCHES_PAST_QUEUES.holds(rules.version):
+            raise UnknownSlots(
+                f"{store.root}: its half queue is in RocksDB, and a record of {read.topic}/{queue_id} names commit-log "
+                f"offset {read.furthest_own_place} as its own: the next start gives it another slot",
+                file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
+            )  # fmt: skip
         lacking = np.setdiff1d(read.slots.numbers, np.concatenate([np.empty(0, np.int64), *read.own_numbers]))
         if len(lacking):
             raise UnknownSlots(
@@ -494,7 +501,7 @@ def _fillers(queue: Queue, slots: CheckedSlots, started: StartedQueue | None) ->
 class _Records:
     """The records of some slots of a queue; `own_numbers` are of slots whose record is of the queue.
 
-    `kept`: gets the records.
+    `kept`: gets the records. `furthest_own_place`: the highest place that one of them names as its own.
     """
 
     topic: str
@@ -502,12 +509,15 @@ class _Records:
     slots: CheckedSlots
     own_numbers: list[Int64s] = field(default_factory=list)
     kept: list[Block] | None = None
+    furthest_own_place: int = -1
 
     def read(self, store: Store, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
         """Return the records with their slot numbers; impossible values become findings."""
         for block, numbers in records_of(store, self.slots):
             self.own_numbers.append(numbers_of_own(block, numbers, self.topic, self.queue_id))
             findings += impossible_values(block, store.root)
+            own_places = block.header("commit_log_offset")
+            self.furthest_own_place = max(self.furthest_own_place, int(own_places.max(initial=-1)))
             if self.kept is not None:
                 self.kept.append(block)
             yield block, numbers

@@ -11,6 +11,7 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.rocksdb.database_slots import UnknownSlots, slots_after_start
 from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
+from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
@@ -19,6 +20,8 @@ from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.verdicts.verify.test_verify_rocksdb_queues import changing
 
+#: Of the commit-log offset in the header of a record.
+_OWN_PLACE_AT = 28
 CLEAN, KILLED = "rocksdb-queues-5.5.0", "rocksdb-queues-killed-5.5.0"
 
 
@@ -91,8 +94,23 @@ def second_database(root: Path) -> None:
             (root / "consumequeue_rocksdb" / file.name).write_bytes(file.read_bytes())
 
 
+def flip_own_place(root: Path, byte: int, turn: int = -1) -> None:
+    """Of the last half message, or another one; the highest byte is 0."""
+    row = [one for one in scan_records(open_store(root)).table().to_pylist() if one["topic"] == HALF_TOPIC][turn]
+    flip_byte(log_files(root)[0].parent / Path(row["file"]).name, row["position_bytes"] + _OWN_PLACE_AT + byte)
+
+
+def own_place_far(root: Path) -> None:
+    """A start dispatches the record again, to the place that its header names (history 1400031)."""
+    flip_own_place(root, 4)
+
+
 @pytest.mark.parametrize(
-    "change", [slot_gone, slot_of_another_record, entry_of_another_form, body_damaged, magic_damaged, second_database]
+    "change",
+    [
+        own_place_far, slot_gone, slot_of_another_record, entry_of_another_form, body_damaged, magic_damaged,
+        second_database,
+    ],
 )
 def test_anything_else_is_not_predicted(change: Callable[[Path], None], tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
@@ -100,6 +118,17 @@ def test_anything_else_is_not_predicted(change: Callable[[Path], None], tmp_path
     assert events(open_store(root), CLEAN) <= {"unknown", "none"}
     with pytest.raises(UnknownSlots):
         simulate(open_store(root), CLEAN)
+
+
+def test_a_record_whose_own_place_is_before_the_end_of_its_queue_keeps_its_slot(tmp_path: Path) -> None:
+    """Played on 5.3.3, 5.4.0 and 5.5.0; and on 5.2.0 and 5.3.0 wherever that place is."""
+    near, far = copy_of(CLEAN, tmp_path / "near"), copy_of(CLEAN, tmp_path / "far")
+    flip_own_place(near, 7, -3)
+    assert simulate(open_store(near), CLEAN) == simulate(opened(CLEAN), CLEAN)
+    own_place_far(far)
+    settings = broker_settings(open_store(far), conf=settings_of(CLEAN)(open_store(far)).given, version="5.3.0")
+    as_is = SimulatedConfiguration("as is", settings, settings.given or {})
+    assert simulated_checks(open_store(far), [as_is], check_cursors(open_store(far)), open_store(far).taken_time_ms)[0]
 
 
 def test_a_log_that_lacks_a_record_is_not_predicted(tmp_path: Path) -> None:
