@@ -233,6 +233,11 @@ RESUME_REQUEST = Change(
     "the broker answers RESUME_CHECK_HALF_MESSAGE",
     "broker/processor/AdminBrokerProcessor.java; docs/formats/half_and_op.md#resume", since=(4, 5, 2),
 )  # fmt: skip
+REFUSED_TAKES_NUMBER = Change(
+    "a half message gets its half queue offset before it is refused for its properties: the next ones are in the slots "
+    "before theirs, until the next start", "store/CommitLog.java asyncPutMessage; played on 5.0.0, 5.1.0 and 5.1.1",
+    since=(5, 0, 0), until=(5, 1, 1),
+)
 RESUME_BREAKS_COMPRESSED = Change(
     "a resume writes a compressed body in a form that cannot be read",
     "common/message/MessageDecoder.java; docs/formats/half_and_op.md#resume", until=(5, 3, 2),

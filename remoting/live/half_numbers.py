@@ -28,6 +28,8 @@ from rmqtx.verdicts.model.witnesses import Witnesses
 _EMPTY = np.empty(0, np.int64)
 _SLOTS_AT_ONCE = 1000
 _PULLED_SINGLY_MAX = 10_000
+#: The most half messages that a broker refused between two starts: how many slots before its number one is looked for.
+_REFUSED_MAX = 32
 
 
 class PulledHalves:
@@ -56,6 +58,17 @@ class PulledHalves:
     def places(self) -> Int64s:
         """Their commit-log offsets."""
         return np.concatenate(self._places)
+
+    def unread_beside(self, numbers: Int64s, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of slots in [begin, end) that are not read, and that may lead to a half message with one of
+        some numbers, on a broker that gives refused ones a number.
+        """
+        wanted = np.unique((numbers[:, None] - np.arange(_REFUSED_MAX)).reshape(-1))
+        wanted = wanted[(wanted >= begin) & (wanted < end)]
+        for first, last in self.ranges:
+            wanted = wanted[(wanted < first) | (wanted >= last)]
+        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else []
+        return [(int(run[0]), int(run[-1]) + 1) for run in runs]
 
     def are_in_their_slots(self) -> bool:
         """Whether no half message has a number outside the slots that were read, and no two have the same."""
@@ -91,7 +104,7 @@ def live_half_numbers(
     shared |= _named_too_early(kept, numbers, places) | _numbered_twice(
         np.concatenate([numbers, pulled.numbers]), np.concatenate([places, pulled.places])
     )
-    return _as_value(slots, sorted(shared), check_ops, kept.marks, facts.root)
+    return _as_value(slots, sorted(shared), check_ops, kept, facts.root)
 
 
 def _numbered_twice(numbers: Int64s, places: Int64s) -> set[tuple[int, int]]:
@@ -150,25 +163,28 @@ def _named_too_early(kept: Witnesses, numbers: Int64s, places: Int64s) -> set[tu
 
 
 def _as_value(
-    slots: dict[int, int], shared: list[tuple[int, int]], check_ops: Sequence[Block], marks: pa.Table, root: str
+    slots: dict[int, int], shared: list[tuple[int, int]], check_ops: Sequence[Block], kept: Witnesses, root: str
 ) -> HalfNumbers:
     if not slots and not shared:
         return HalfNumbers()
     offsets = np.array(sorted(slots), np.int64)
     chosen = np.array([slots[place] for place in offsets.tolist()], np.int64)
     pairs = np.array(shared, np.int64).reshape(-1, 2)
-    nowhere = np.full(len(pairs), NOWHERE, np.int64)
+    places = pairs[:, 1].copy()
+    finals, ends, times = (
+        int64s(kept.finals[name]) for name in ("prepared_transaction_offset", "commit_log_offset", "store_time_ms")
+    )
     wanted = pa.array(chosen[chosen >= 0])
     parts = [
         named_numbers(ops_of(block.take(block.topic_is(OP_TOPIC)), root), wanted) for block in check_ops
     ] if len(wanted) else []
     named, ops = (np.concatenate([_EMPTY, *column]) for column in zip(*parts, strict=True)) if parts else (_EMPTY,) * 2
     settling = first_that_names(chosen, named, ops, ops)
-    named = np.concatenate([named, int64s(marks["half_queue_offset"], NOWHERE)])
-    ops = np.concatenate([ops, int64s(marks["commit_log_offset"])])
+    named = np.concatenate([named, int64s(kept.marks["half_queue_offset"], NOWHERE)])
+    ops = np.concatenate([ops, int64s(kept.marks["commit_log_offset"])])
     return HalfNumbers(
-        offsets, chosen, settling, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), pairs[:, 1].copy(),
-        nowhere, nowhere,
+        offsets, chosen, settling, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), places,
+        first_that_names(places, finals, ends, ends), first_that_names(places, finals, ends, times),
     )
 
 

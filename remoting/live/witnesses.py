@@ -28,7 +28,7 @@ from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
-from rmqtx.readers.model.releases import QUEUES_CUT_AFTER_CLEAN_STOP, TIMERS
+from rmqtx.readers.model.releases import QUEUES_CUT_AFTER_CLEAN_STOP, REFUSED_TAKES_NUMBER, TIMERS
 from rmqtx.readers.store.store import (
     CHECK_TOPICS,
     DISCARD_TOPIC,
@@ -244,6 +244,7 @@ class LiveWitnesses:
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
         if facts.has_half_topic:
+            self._read_beside(kept)
             facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._check_ops)
             facts.findings.extend(live_number_findings(facts))
         self._look_for_missing_copies(kept)
@@ -329,6 +330,21 @@ class LiveWitnesses:
             for number in sorted({*left_slots(self._broker, max(begin, facts.half_begin), end, facts.log_end_offset)}):
                 for block in self._reads.queue(HALF_TOPIC, 0, number, number + 1):
                     self._gathered.add(block)
+
+    def _read_beside(self, kept: Witnesses) -> None:
+        """Read the half messages that may have the number of one of some copies, where the broker numbers some twice.
+
+        Their op messages name a number, which may be that of the other one.
+        """
+        facts, settings = self._facts, self._facts.settings
+        if REFUSED_TAKES_NUMBER.between(settings.version_low, settings.version_high) is False:
+            return
+        halves = kept.halves.filter(pc.field("topic") == HALF_TOPIC)
+        numbers = int64s(halves["queue_offset"])
+        for begin, end in self._pulled.unread_beside(numbers, facts.half_begin, facts.half_end):
+            self._pulled.note_range(begin, end)
+            for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
+                self._pulled.add(block)
 
     @staticmethod
     def _with_original(halves: pa.Table) -> set[str]:

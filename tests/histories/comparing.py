@@ -252,6 +252,8 @@ def _compare_row(
             result.take("close", where, "a copy that the check reads", first)
 
 
+#: 5.0.0 and 5.1.0 refused a half message after they gave it a number: no file is damaged.
+RENUMBERED = "number taken by no record"
 #: The event without which a cause cannot be, by the words of causes.
 _NEEDED = {
     "ops-lost-in-memory": "kill", "ops-lost-at-stop": "stop", "check-spoils-compressed": "compressed",
@@ -298,7 +300,7 @@ def compare_own_causes(result: Compared, truth: Truth, one: Transaction, row: Ro
 
     Not where files were damaged, which takes the records of what happened.
     """
-    if one.happened is None or truth.damages:
+    if one.happened is None or set(truth.damages) - {RENUMBERED}:
         return
     where, causes = f"tx-{one.number}", row["causes"] or []
     # Nothing tells which record a decision of another one named; the machine holds op messages longer than a broker.
@@ -385,8 +387,8 @@ def _is_named_by_another(truth: Truth, one: Transaction) -> bool:
 
 
 def _is_renumbered(truth: Truth) -> bool:
-    """Whether the broker may have refused a half message that has a number: the next ones are in other slots."""
-    return truth.version in ("5.0.0", "5.1.0") and "note" in (truth.happened or ())
+    """Whether the broker refused a half message that had a number: the next ones are in other slots."""
+    return RENUMBERED in truth.damages
 
 
 def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -> set[str]:

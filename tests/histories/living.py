@@ -53,6 +53,7 @@ _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
     "no cursors", "no checkpoint", "abort", "no abort", "half cursor set", "op cursor set", "lost pages",
+    "number taken by no record",
 })
 
 

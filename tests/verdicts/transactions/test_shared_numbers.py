@@ -313,6 +313,36 @@ def test_the_reason_and_the_causes_behind_a_refused_half_message(is_commit: bool
     assert "names slot 2" in reason
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_behind_the_check_cursor_an_op_message_of_two_half_messages_decides_none_live_too(
+    count: int, tmp_path: Path
+) -> None:
+    """`pending` and `show` gave the one that is open, or looked up, the state ROLLED_BACK; it may be the other's."""
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    forge.half("A")
+    slots.append(b"")
+    for number in range(count):
+        last = forge.half(f"B{number}")
+    slots.remove(b"")
+    forge.half("D")
+    forge.op(last)
+    forge.half(f"B{count - 1}", checks=1)
+    store = open_store(forge.write(half_cursor=count + 2, op_cursor=1))
+    files = {row["transaction_id"]: row for row in audit([store], settings).table().to_pylist()}
+    both = {f"B{count - 1}", "D"}
+    assert {name for name, row in files.items() if row["reason_code"] == "op_of_several"} == both
+    with FakeServer(StoreBroker(store, settings(store), "5.1.0", booted_ms=1 << 42)) as server, Client() as client:
+        broker = Broker(client, server.address, "b", "c")
+        readings = [live.pending([broker]), *(live.show([broker], name) for name in both)]
+        rows = [row for reading in readings for row in reading.table().to_pylist()]
+    assert [row["transaction_id"] for row in rows[:1]] == [f"B{count - 1}"]
+    assert {row["transaction_id"] for row in rows} == both
+    for row in rows:
+        assert (row["state"], row["reason_code"]) == ("UNDECIDABLE", "op_of_several")
+        assert "number_shared" in row["flags"]
+
+
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
     assert shared_ranges([(0, 9), (10, 20)]) == []
     assert shared_ranges([(0, 9), (0, 3), (9, 9)]) == [(0, 3), (9, 9)]
