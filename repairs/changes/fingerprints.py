@@ -104,7 +104,7 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield every directory of a store with the prefix of its files' paths; the root comes first, with an empty prefix.
 
     A link in the root to a directory of the store's own is followed, as a broker does; a link to another place in the
-    store is skipped, because that place is listed anyway.
+    store is skipped, because that place is listed anyway. Of two links to one directory the first by name is followed.
     Raises: UnreadableFile; UnsafeStore for a link that leads out of the store.
     """
     real = Path(os.path.realpath(root))
@@ -118,7 +118,7 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
                 continue
             seen.add((status.st_dev, status.st_ino))
             with os.scandir(directory) as entries:
-                for entry in entries:
+                for entry in sorted(entries, key=lambda entry: entry.name, reverse=True):
                     if entry.is_dir() and (not entry.is_symlink() or _is_followed(real / prefix / entry.name, real)):
                         waiting.append((f"{prefix}{entry.name}/", Path(entry.path)))
         yield prefix, directory

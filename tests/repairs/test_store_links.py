@@ -105,6 +105,15 @@ def test_a_directory_of_the_store_on_another_disk_is_the_store_s(store: Path, tm
         clone(store, tmp_path / "other")
 
 
+def test_a_directory_to_which_two_links_lead_is_copied_once(store: Path, tmp_path: Path) -> None:
+    (store / "commitlog").rename(tmp_path / "disk2")
+    for name in ("commitlog", "commitlog-b"):
+        (store / name).symlink_to(tmp_path / "disk2")
+    clone(store, tmp_path / "new")
+    copied = [path.relative_to(tmp_path / "new") for path in (tmp_path / "new").glob("commitlog*/*")]
+    assert copied == [Path("commitlog", path.name) for path in (tmp_path / "disk2").iterdir()]
+
+
 def test_a_link_in_a_directory_on_another_disk_leads_out(store: Path, elsewhere: Path, tmp_path: Path) -> None:
     (store / "consumequeue").rename(tmp_path / "disk2")
     (store / "consumequeue").symlink_to(tmp_path / "disk2")
