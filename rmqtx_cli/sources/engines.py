@@ -14,13 +14,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
 from rmqtx.readers.jobs.job_runner import ScanJob, run_job
+from rmqtx.readers.jobs.signals import interruptible
 from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
 from rmqtx.readers.log.splits import SPLIT_BYTES, WorkDivision, plan_splits
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx.spark_tasks.session.java import find_java
 from rmqtx.spark_tasks.session.session import is_submitted, session
-from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.follow.split_reader import local_reader
 from rmqtx_cli.options.engine import EngineName, EngineOptions

@@ -1,1 +1,1 @@
-"""The Spark session: given, started or connected; Java, memory, progress, errors, signals."""
+"""The Spark session: given, started or connected; Java, memory, progress, errors."""

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from rmqtx.readers.jobs.signals import interruptible
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.spark_tasks.session.errors import SparkUnavailable, translated
 from rmqtx.spark_tasks.session.packages import send_packages
-from rmqtx.spark_tasks.session.signals import interruptible
 
 #: Requirements of PySpark's client of Spark Connect: a module, and the package that contains it.
 _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",

@@ -23,11 +23,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from rmqtx.readers.jobs.signals import interruptible, uninterrupted
 from rmqtx.readers.storage.temporary import folder_prefix, temporary_files_in
 from rmqtx.spark_tasks.session.errors import error_of
 from rmqtx.spark_tasks.session.java import find_java
 from rmqtx.spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
-from rmqtx.spark_tasks.session.signals import interruptible, uninterrupted
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 #: How long a JVM may take to end and to remove its files before it is killed.

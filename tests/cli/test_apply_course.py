@@ -94,18 +94,21 @@ def acts_at(number: int, then: Callable[[], object]) -> Callable[[FakeMedium, st
     return act
 
 
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+def interrupt(number: signal.Signals = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
 
 
-def test_an_interrupted_run_is_finished_and_nothing_is_repeated(rmqtx: Run, medium: FakeMedium, plan: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupted_run_is_finished_and_nothing_is_repeated(
+    rmqtx: Run, medium: FakeMedium, plan: Path, number: signal.Signals
+) -> None:
     assert rmqtx("receipts", "--plan", plan).err.splitlines()[-2:] == [
         f"rmqtx: {plan}: 12 steps: 12 not begun", f"rmqtx: next: rmqtx apply {plan} -n HOST:PORT",
     ]
-    medium.on_act = acts_at(5, interrupt)
+    medium.on_act = acts_at(5, lambda: interrupt(number))
     first = rmqtx("apply", plan, "--yes", "--format", "csv", "--fields", "transaction_id,outcome")
     assert first.status == INTERRUPTED
-    assert first.out.splitlines()[1:] == [f"T{number},proved" for number in range(5)]
+    assert first.out.splitlines()[1:] == [f"T{one},proved" for one in range(5)]
     assert f"interrupted: 7 transactions left, of 12 - next: rmqtx apply {plan} -n HOST:PORT --continue" in first.err
     printed = rmqtx("receipts", "--plan", plan, "--format", "csv", "--fields", "transaction_id")
     assert (printed.status, len(printed.out.splitlines())) == (DONE, 6)
@@ -117,7 +120,7 @@ def test_an_interrupted_run_is_finished_and_nothing_is_repeated(rmqtx: Run, medi
     second = rmqtx("apply", plan, "--yes", "--continue")
     assert second.status == DONE, second.err
     assert "5 steps done by an earlier run, skipped" in second.err
-    assert sorted(number for _, number in medium.acts) == list(range(COUNT))
+    assert sorted(one for _, one in medium.acts) == list(range(COUNT))
     assert rmqtx("receipts", "--plan", plan).err.splitlines()[-2] == f"rmqtx: {plan}: 12 steps: 12 done"
     assert "nothing left to do" in rmqtx("apply", plan, "--yes", "--continue").err
     assert len(medium.acts) == COUNT

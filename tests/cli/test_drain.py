@@ -257,7 +257,7 @@ def test_set_by_another_hand_between_two_readings_of_the_last_look(rmqtx: Run, o
     assert rmqtx("drain", "--yes", "--for", "30s", *one.options).status == 18
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_the_wait_and_not_the_drain(
     rmqtx: Run, one: Served, quick: None, number: signal.Signals
 ) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.jobs.signals import interruptible
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.storage.temporary import RunFolder
-from rmqtx.spark_tasks.session.signals import interruptible
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, FollowStep
 from rmqtx.verdicts.model.verdict_words import State

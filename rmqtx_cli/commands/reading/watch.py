@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from types import FrameType
 
 import typer
 
@@ -17,6 +14,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands.declared.watch import WatchCommand
 from rmqtx_cli.options.asking import typed
 from rmqtx_cli.options.next_commands import carried
+from rmqtx_cli.sources.interrupting import asked_to_end
 from rmqtx_cli.sources.source import AskedSource, SourceOpener, chosen_opener
 from rmqtx_cli.watching.loop import print_changes, watch
 from rmqtx_cli.watching.model import Model
@@ -64,16 +62,9 @@ def _triage(context: typer.Context, stores: Sequence[str], opener: SourceOpener,
 
 
 def _print_plain(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> None:
-    ended = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, end)
-
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
-    print_changes(opener, title, model, interval_seconds, say, ended)
+    with asked_to_end() as ended:
+        print_changes(opener, title, model, interval_seconds, say, ended)

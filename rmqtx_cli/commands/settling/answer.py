@@ -30,7 +30,7 @@ from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.table import TablePort, print_table
 from rmqtx_cli.output.views import answers_view
 from rmqtx_cli.sources.answer_sources import answers_of
-from rmqtx_cli.sources.interrupting import interruptible
+from rmqtx_cli.sources.interrupting import asked_to_end
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
 from rmqtx_cli.words import log_json, say
 from rmqtx_cli.words.say import Voice
@@ -116,7 +116,7 @@ class _Desk:
     def answer(self, for_ms: int | None, *, until_done: bool) -> None:
         """Answer until the time is over, all is settled (with --until-done), or the user interrupts."""
         self.journal.prepare()
-        with interruptible() as interrupted:
+        with asked_to_end() as interrupted:
             is_over = _end(for_ms, self.stand_in if until_done else None, interrupted.is_set)
             # The last decisions of the dead processes must be in queues and index before an answer.
             self.medium.remember_log_ends()

@@ -21,7 +21,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, print_change, settings_listing
 from rmqtx_cli.commands.declared.holds import DrainCommand
 from rmqtx_cli.pages.headlines import in_text
-from rmqtx_cli.sources.interrupting import interruptible
+from rmqtx_cli.sources.interrupting import asked_to_end
 from rmqtx_cli.sources.live_brokers import open_live
 from rmqtx_cli.words import say
 from rmqtx_cli.words.text import count, escaped
@@ -65,7 +65,7 @@ def run(options: DrainCommand) -> int:
                 "the drain)"
             )
             progress = DrainProgress(options.voice, time.time_ns() // 1_000_000 + for_ms)
-            with interruptible() as asked:
+            with asked_to_end() as asked:
                 return say_ends(wait_until_drained(changes, journal, for_ms, asked, progress))
 
         return carry_out_changes(

@@ -22,7 +22,7 @@ from rmqtx_cli.monitoring.say_outcome import nagios_line
 from rmqtx_cli.output.streams import written_whole
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import flights_view
-from rmqtx_cli.sources.interrupting import interruptible
+from rmqtx_cli.sources.interrupting import asked_to_end
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import parse_duration_ms
@@ -93,7 +93,7 @@ def _fly(live: Live, plan: ProbeSettings, note: Callable[[str], None]) -> list[P
     def canary(broker: Broker) -> Canary:
         return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted, note)
 
-    with interruptible() as interrupted, ThreadPoolExecutor(min(len(brokers), _BROKERS_AT_ONCE)) as pool:
+    with asked_to_end() as interrupted, ThreadPoolExecutor(min(len(brokers), _BROKERS_AT_ONCE)) as pool:
         return list(pool.map(lambda broker: canary(broker).run(), brokers))
 
 
