@@ -15,17 +15,17 @@ from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import RECEIPTS, STATUS_OF_OUTCOME, status_of, table
 from rmqtx_cli.acting.acted_on import ActedOn
+from rmqtx_cli.acting.receipt_views import acts_view
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.sources.interrupting import stopping
 from rmqtx_cli.words import progress, say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, escaped, group_words, topic_words
+from rmqtx_cli.words.text import count, group_words, topic_words
 from rmqtx_cli.words.times import age_text, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def act_on(
 
 def receipts_listing(output: ReceiptOptions, voice: Voice) -> Listing:
     """The listing of receipts."""
-    return Listing(RECEIPTS, receipts_view(), output.rows, voice=voice)
+    return Listing(RECEIPTS, acts_view(), output.rows, voice=voice)
 
 
 def carry_out_confirmed(
@@ -222,26 +222,3 @@ def status_of_answers(outcomes: Iterable[ActOutcome], *, is_late: bool) -> int:
     """
     found = {STATUS_OF_OUTCOME[outcome] for outcome in outcomes}
     return exit_status.combined({*found, exit_status.SOME_REFUSED} if is_late or found - {exit_status.DONE} else found)
-
-
-def receipts_view() -> View:
-    """The view of receipts in a table."""
-    def notes(row: Row) -> str:
-        """The notes; of refusals, which are also printed as lines, only the names of the guards."""
-        is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
-        return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
-
-    def response(row: Row) -> str:
-        codes = [request["response_code"] for request in row["requests"]]
-        return ",".join("none" if code is None else str(code) for code in codes)
-
-    return View(
-        (
-            plain("transaction_id", ALWAYS), plain("action", ALWAYS), plain("outcome", ALWAYS),
-            plain("state_before", 4, "before"), plain("state_after", 3, "after"),
-            Column("response", ("requests",), response, 6), plain("producer_group", 7, "group"), plain("topic", 7),
-            plain("keys", 2, may_be_cut=True, least_cells=18), plain("receipt_id", 1),
-            Column("notes", ("notes", "outcome"), notes, 5, may_be_cut=True),
-        ),
-        "no transaction was acted on",
-    )  # fmt: skip

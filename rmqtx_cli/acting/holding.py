@@ -14,16 +14,16 @@ from rmqtx.repairs.holds.changes import CheckedChange, change_settings
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import RECEIPTS, status_of, table
+from rmqtx_cli.acting.receipt_views import settings_view
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.pages.headlines import in_text
 from rmqtx_cli.words import say
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, escaped, size
+from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import duration_text, time_text
 
 if TYPE_CHECKING:
@@ -51,26 +51,6 @@ def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple
 def settings_listing(output: ReceiptOptions, voice: Voice) -> Listing:
     """The listing of receipts of holds, drains and releases."""
     return Listing(RECEIPTS, settings_view(), output.rows, voice=voice)
-
-
-def settings_view() -> View:
-    """The view of these receipts in a table."""
-    def settings(row: Row) -> str:
-        parts = [f"{one['setting']} {one['before']} → {one['after']}" for one in row["settings"] or ()]
-        return escaped(", ".join(parts))
-
-    def notes(row: Row) -> str:
-        is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
-        return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
-
-    return View(
-        (
-            plain("store", ALWAYS), plain("action", ALWAYS), plain("outcome", ALWAYS),
-            Column("settings", ("settings",), settings, ALWAYS), plain("until_time_ms", 4), plain("receipt_id", 1),
-            Column("notes", ("notes", "outcome"), notes, 5, may_be_cut=True),
-        ),
-        "no broker was changed",
-    )  # fmt: skip
 
 
 def print_change(one: CheckedChange, now_ms: int, voice: Voice) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmqtx_cli.acting import confirmed_acts, holding
+from rmqtx_cli.acting import receipt_views
 from rmqtx_cli.commands.repairing import bundle, cursor
 from rmqtx_cli.commands.settling import holds, plan, receipts, undo
 from rmqtx_cli.output.views import (
@@ -43,8 +43,7 @@ def all_views() -> Iterator[View]:
     yield flights_view(with_store=True)
     for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):
         yield view(with_store=True, with_configuration=True)
-    yield confirmed_acts.receipts_view()
-    yield from (holding.settings_view(), holds.view())
+    yield from (receipt_views.acts_view(), receipt_views.settings_view(), holds.view())
     yield from drawing.views()
     yield from receipts_page.VIEWS
     yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())

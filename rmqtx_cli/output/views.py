@@ -274,7 +274,6 @@ def flights_view(*, with_store: bool) -> View:
     )  # fmt: skip
 
 
-#: Transactions that differ between two audits.
 PRODUCERS_VIEW = View(
     (
         plain("store", 6, may_be_cut=True), plain("producer_group", ALWAYS, "group", may_be_cut=True),
@@ -285,6 +284,7 @@ PRODUCERS_VIEW = View(
     "no producer is connected",
 )
 
+#: Transactions that differ between two audits.
 DIFFERENCES_VIEW = View(
     (
         plain("transaction_id", ALWAYS),
