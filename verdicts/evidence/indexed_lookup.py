@@ -52,7 +52,7 @@ from rmqtx.verdicts.evidence.derived_trust import (
 )
 from rmqtx.verdicts.evidence.lookup_costs import Counts, about_offset, why_dear
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
-from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
+from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains, lacks_diverted
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: For a window larger than this, a scan of the log is faster.
@@ -495,6 +495,8 @@ class DerivedFiles:
         without = incomplete_chains(self._gathered.table("halves"))
         if without and self._store.log_begin_offset == 0:
             raise Untrusted("the index lacks copies of an open transaction")
+        if self._store.log_begin_offset == 0 and lacks_diverted(self._gathered.table("halves")):
+            raise Untrusted("the index lacks a half message that was delayed")
 
     def _read_ops(self) -> None:
         """Read op messages from the first copy's place on; an older op cannot name any of the copies."""

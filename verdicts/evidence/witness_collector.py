@@ -17,6 +17,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import identities, ids_of, keys_of
 from rmqtx.readers.model.tables import MARKS
+from rmqtx.readers.store.store import HALF_TOPIC, WAITING_TOPICS
 from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
 
 _SCHEMAS = {
@@ -169,3 +170,20 @@ def incomplete_chains(halves: pa.Table) -> list[str]:
     without = has_copy & ((distinct_counts <= counts_max) | ~has_original)
     names: list[str] = by_id.dictionary.filter(pa.array(without)).to_pylist()
     return names
+
+
+def lacks_diverted(halves: pa.Table) -> bool:
+    """Whether a transaction has more half copies that returned from a delay or timer than records that were diverted.
+
+    Each of them returns once, with the number of its checks; its real topic is then the half topic.
+    """
+    is_returned = np.asarray(pc.fill_null(pc.equal(halves["real_topic"], HALF_TOPIC), False))
+    is_returned &= np.asarray(pc.equal(halves["topic"], HALF_TOPIC))
+    if not is_returned.any():
+        return False
+    is_diverted = np.asarray(pc.is_in(halves["topic"], value_set=pa.array(WAITING_TOPICS)))
+    ids = int64s(identities(halves).combine_chunks().dictionary_encode("encode").indices)
+    _, keys = np.unique(np.stack([ids, int64s(halves["checks_count"], -1)]), axis=1, return_inverse=True)
+    keys = keys.reshape(-1)
+    returned, diverted = (np.bincount(keys[one], minlength=len(keys)) for one in (is_returned, is_diverted))
+    return bool((returned > diverted).any())

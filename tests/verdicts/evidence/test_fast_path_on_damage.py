@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmqtx.readers.index.index import ENTRY, entries_at, open_index_file
 from rmqtx.readers.index.index import HEADER as INDEX_HEADER
-from rmqtx.readers.index.index import entries_at, open_index_file
 from rmqtx.readers.log.record_layout import AT
 from rmqtx.readers.model.errors import EvidenceMissing
 from rmqtx.readers.model.reading import NoteKind, Reading
@@ -20,7 +20,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.model.predicted import open_rows
-from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files, records_in
+from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files, records_in, write_bytes
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import judged
@@ -220,6 +220,31 @@ def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
         hanging = pending([open_store(root)], settings_of(name)).table()
         assert hanging.to_pylist() == open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
         flip_byte(file, index.entry_position(number), 0x40)
+
+
+@pytest.mark.parametrize("name", ["delayed-4.3.0", "delayed-4.4.0"])
+def test_an_index_chain_that_ends_before_a_delayed_half_message(tmp_path: Path, name: str) -> None:
+    """Its transaction seemed 5 s younger, so `check` named another oldest one, with status 0."""
+    root = copy_of(name, tmp_path)
+    [segment, *_] = open_store(root).index_files
+    index = open_index_file(segment)
+    with segment.open() as opened_file:
+        entries = entries_at(opened_file, index, np.arange(1, index.entries_count + 1))
+    columns = ["transaction_id", "half_store_time_ms"]
+    truth = open_rows(judged(name)).select(columns)
+    places = {
+        place for place, hash_ in zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True)
+        if hash_ in set(entries["key_hash"][-20:].tolist())
+    }
+    hurt = [number for number, entry in enumerate(entries.tolist(), 1) if entry[1] in places and entry[3]]
+    assert len(hurt) > 3
+    file = Path(segment.file)
+    for number in hurt:
+        data = file.read_bytes()
+        position = index.entry_position(number) + ENTRY.offsets["previous_entry_number"]
+        write_bytes(file, position, bytes(4))
+        assert pending([open_store(root)], settings_of(name)).table().select(columns) == truth, number
+        file.write_bytes(data)
 
 
 def test_an_index_that_seems_to_begin_later(tmp_path: Path) -> None:
