@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.columns import Bools, Int64s, are_among, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.traces.trace_lines import TraceKind
@@ -350,15 +350,15 @@ class Evidence:
         """The discard copies."""
         return self._records("discard_copies")
 
-    def named_among(self, records: Records) -> Bools:
-        """Which COMMIT records name one of some records of their transaction, in the same store."""
+    def named_among(self, records: Records, chosen: Bools) -> Bools:
+        """Which of the chosen COMMIT records name one of some records of their transaction, in the same store."""
         finals = self.finals
-        places = np.unique(np.concatenate([records.offset, finals.named]))
-        own, named = (
-            self._group(some) * len(places) + np.searchsorted(places, offsets)
-            for some, offsets in ((records, records.offset), (finals, finals.named))
-        )
-        is_known: Bools = (finals.named >= 0) & np.isin(named, own)
+        is_known = np.zeros(len(finals), np.bool_)
+        rows = np.flatnonzero(chosen & (finals.named >= 0))
+        mine = np.flatnonzero(self.any_owner(finals.owner[rows])[records.owner])
+        places, codes = np.unique(np.concatenate([records.offset[mine], finals.named[rows]]), return_inverse=True)
+        own = self._group(records)[mine] * len(places) + codes[: len(mine)]
+        is_known[rows] = are_among(self._group(finals)[rows] * len(places) + codes[len(mine):], own)
         return is_known
 
     @cached_property

@@ -168,7 +168,7 @@ def _commits_after_discard(found: Evidence) -> _CommitsAfterDiscard:
     first_discard = np.full(found.count, np.iinfo(np.int64).max)
     np.minimum.at(first_discard, discards.owner, discards.offset)
     is_late = finals.offset > first_discard[finals.owner]
-    half, discard = found.named_among(found.copies), found.named_among(discards)
+    half, discard = (found.named_among(records, is_late) for records in (found.copies, discards))
     of_half, of_discard, of_other = (
         found.any_of(finals, is_late & chosen) for chosen in (half, discard, ~half & ~discard)
     )
