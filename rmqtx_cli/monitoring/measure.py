@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.model.columns import rows_in_order
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -91,16 +92,17 @@ def _measured(
     """
     numbers = Numbers(now_ms, stores)
     by_root = {one.store: one for one in stores}
-    rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
+    rows = rows_in_order(reading.table(), ["half_store_time_ms"])
     columns = [
-        "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms",
-        "producer_group", "topic", "next_event", "answer_effect", "final_records", "reason_code",
+        "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "discard_at_ms", "producer_group",
+        "topic", "next_event", "answer_effect", "reason_code",
     ]
-    for row in rows.select(columns).to_pylist():
+    for number, row in enumerate(rows.select(columns).to_pylist()):
         one = by_root[row["store"]]
         is_asked = row["next_event"] is None or row["answer_effect"] is not None
-        if "commit_without_op" in row["flags"] and is_asked and not _is_op_held(row, one, now_ms):
-            one.commit_without_op_count += 1
+        records = _Records(rows, number)
+        if "commit_without_op" in row["flags"] and is_asked:
+            one.commit_without_op_count += not _is_op_held(records.of("final_records"), one, now_ms)
         if row["state"] != State.PENDING:
             continue
         one.pending_count += 1
@@ -113,8 +115,8 @@ def _measured(
             numbers.oldest_of = of_group(row["producer_group"], row["topic"])
             numbers.oldest_of += f", store {one.store}" if len(stores) > 1 else ""
         numbers.pending_ids.add(row["transaction_id"])
-        _count_deadline(numbers, one, row, reading.predicted)
-        _add_hanging(numbers, row, age)
+        _count_deadline(numbers, one, row, records, reading.predicted)
+        _add_hanging(numbers, row, records, age)
     for stop in reading.check_stops:
         one = by_root[stop.store]
         sentence = stopped_sentence(stop, (one.never_asked_count, one.pending_count))
@@ -143,9 +145,21 @@ def _measured(
     return numbers, rows
 
 
-def _is_op_held(row: dict[str, Any], one: StoreNumbers, now_ms: int) -> bool:
-    """Whether the op message of its newest COMMIT record may still be in the memory of a running broker."""
-    newest_ms = max((final["store_time_ms"] for final in row["final_records"]), default=0)
+class _Records(NamedTuple):
+    """The records of one transaction, which few transactions need: as objects they are most of a row."""
+
+    rows: pa.Table
+    number: int
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """The records of a column."""
+        found: list[dict[str, Any]] = self.rows[name][self.number].as_py()
+        return found
+
+
+def _is_op_held(finals: list[dict[str, Any]], one: StoreNumbers, now_ms: int) -> bool:
+    """Whether the op message of the newest of some COMMIT records may still be in the memory of a running broker."""
+    newest_ms = max((final["store_time_ms"] for final in finals), default=0)
     return one.is_in_use and newest_ms > now_ms - one.op_hold_ms
 
 
@@ -167,23 +181,23 @@ def _count_group(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
     group.oldest_ms = max(group.oldest_ms, age_ms)
 
 
-def _add_hanging(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
+def _add_hanging(numbers: Numbers, row: dict[str, Any], records: _Records, age_ms: int) -> None:
     """Add a transaction to those that the next run looks up, with the place of its newest half copy."""
     if age_ms < REMEMBERED_AGE_MS or len(numbers.hanging) >= REMEMBERED_MAX:
         return
     numbers.hanging.append(row["transaction_id"])
-    if row["half_copies"]:
-        newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
+    if copies := records.of("half_copies"):
+        newest = max(copies, key=lambda copy: copy["commit_log_offset"])
         place = Place(store=newest["store"], commit_log_offset=newest["commit_log_offset"])
         numbers.places[row["transaction_id"]] = place
 
 
 def _count_deadline(
-    numbers: Numbers, one: StoreNumbers, row: dict[str, Any], predicted: Mapping[str, Prediction]
+    numbers: Numbers, one: StoreNumbers, row: dict[str, Any], records: _Records, predicted: Mapping[str, Prediction]
 ) -> None:
     time_ms = row["discard_at_ms"]
     if time_ms is None:
-        deadline = deadline_of(row, predicted)
+        deadline = deadline_of({**row, "half_copies": records.of("half_copies")}, predicted)
         if deadline is not None and deadline.why is not None and not deadline.why.is_known:
             one.unforetold_count += 1
             numbers.unforetold_why = numbers.unforetold_why or deadline.why.text

@@ -377,11 +377,11 @@ def test_another_transaction_is_not_called_the_oldest(rmqtx: Run, tmp_path: Path
 
 
 def test_an_op_message_that_a_running_broker_may_still_hold_is_not_missing_yet() -> None:
-    row = {"final_records": [{"store_time_ms": 1_000}, {"store_time_ms": 10_000}]}
+    finals = [{"store_time_ms": 1_000}, {"store_time_ms": 10_000}]
     running = StoreNumbers("s", is_in_use=True, op_hold_ms=4_000)
-    assert _is_op_held(row, running, 13_999)
-    assert not _is_op_held(row, running, 14_000)
-    assert not _is_op_held(row, StoreNumbers("s", is_in_use=False, op_hold_ms=0), 10_001)
+    assert _is_op_held(finals, running, 13_999)
+    assert not _is_op_held(finals, running, 14_000)
+    assert not _is_op_held(finals, StoreNumbers("s", is_in_use=False, op_hold_ms=0), 10_001)
 
 
 @pytest.mark.parametrize("option", ["--state-dir", "--textfile"])
