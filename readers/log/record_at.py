@@ -159,14 +159,14 @@ class _Gathered:
         longer = np.flatnonzero(lengths > sizes)
         if not len(longer):
             return offsets, lengths, starts, data
-        parts, place = [data], len(data)
+        del view  # a buffer with a view keeps its length
         starts = starts.copy()
         ends = offsets + lengths
         for portion in portions(offsets[longer], ends[longer], self._log.limits):
-            parts.append(self._log.read_runs(portion.begins, portion.ends))
-            starts[longer[portion.first : portion.last]] = place + portion.starts
-            place += len(parts[-1])
-        return offsets, lengths, starts, bytearray(b"".join([*parts, bytes(SLACK_BYTES)]))
+            starts[longer[portion.first : portion.last]] = len(data) + portion.starts
+            data += self._log.read_runs(portion.begins, portion.ends)
+        data += bytes(SLACK_BYTES)
+        return offsets, lengths, starts, data
 
 
 # Identify a store, wherever it is copied, by the first record of its log.
