@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Spool:
         # 16-bit numbers are sorted without comparisons.
         numbers = numbers.astype(np.uint16) if self.partitions_count <= 1 << 16 else numbers
         order = np.argsort(numbers, kind="stable")
-        rows = pa.RecordBatch.from_arrays([_one_array(column) for column in narrow.columns], schema=narrow.schema)
+        rows = _one_batch(narrow)
         rows = rows.take(pa.array(order)) if self.partitions_count > 1 else rows
         bounds = np.searchsorted(numbers[order], np.arange(self.partitions_count + 1)).tolist()
         path = self.directory / f"{name}-{file_stem}.arrow"
@@ -90,13 +90,30 @@ class Spool:
         """Return the rows of one partition, in the order in which they were added."""
         if self.directory is None:
             return [batch for table in self._tables[name] for batch in table.to_batches()]
-        parts: list[pa.RecordBatch] = []
-        for constants, files in itertools.groupby(self._files[name], lambda file: file.constants):
-            whole = self._schemas[name]
+        files = self._files[name]
+        if not files:
+            return []
+        whole = self._schemas[name]
+        shared = _in_all([file.constants for file in files])
+        others = [field for field in whole if field.name not in shared]
+        # Files with the same columns are one table; a column that is constant in some files only is added to theirs.
+        # So all rows become one batch, with one copy.
+        tables = []
+        for constants, same in itertools.groupby(files, key=lambda file: file.constants):
             narrow = pa.schema([field for field in whole if field.name not in constants])
-            batches = [batch for file in files for batch in file.part(number, narrow)]
-            parts.append(_widened(pa.Table.from_batches(batches, narrow), whole, constants))
-        return parts
+            batches = [batch for file in same for batch in file.part(number, narrow)]
+            if batches:
+                tables.append(_widened(pa.Table.from_batches(batches, narrow), others, constants))
+        rows = pa.concat_tables(tables) if tables else pa.schema(others).empty_table()
+        return [_one_batch(_widened(rows, list(whole), shared))]
+
+
+def _in_all(constants: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the columns that have one value in all rows of all files."""
+    first, *more = constants
+    return {
+        name: value for name, value in first.items() if all(name in one and one[name] == value for one in more)
+    }
 
 
 def _constants(table: pa.Table) -> dict[str, object]:
@@ -116,15 +133,20 @@ def _constants(table: pa.Table) -> dict[str, object]:
     return found
 
 
-def _widened(table: pa.Table, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return the rows of a partition as one batch, with the constant columns."""
-    narrow = table.combine_chunks()
+def _widened(table: pa.Table, fields: Sequence[pa.Field], constants: Mapping[str, Any]) -> pa.Table:
+    """Return the rows with the given columns: those of the table, and constants."""
+    if len(fields) == table.num_columns:
+        return table
     columns = [
-        pa.repeat(pa.scalar(constants[field.name], field.type), narrow.num_rows) if field.name in constants
-        else _one_array(narrow[field.name])
-        for field in schema
+        pa.repeat(pa.scalar(constants[field.name], field.type), table.num_rows) if field.name in constants
+        else table[field.name]
+        for field in fields
     ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
