@@ -255,8 +255,14 @@ def message_ids(data: Bytes, host_positions: Int64s, is_v6: Bools, offsets: Int6
     return scatter(len(offsets), [(~is_v6, part(8)), (is_v6, part(20))])
 
 
-def lists_of(names: Sequence[str], matrix: Bools, kind: pa.DataType) -> pa.Array:
-    """Return a list for each row of a matrix: the names of the columns that are true. `kind`: the type of the lists."""
-    offsets = np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int32)
-    values = pa.array(names, pa.string()).take(pa.array(np.nonzero(matrix)[1]))
+def lists_of(names: Sequence[str], chosen: Sequence[Bools], count: int, kind: pa.DataType) -> pa.Array:
+    """Return a list for each of `count` rows: the names whose mask has the row, in their order.
+
+    `chosen`: a mask for each name; most have few rows. `kind`: the type of the lists.
+    """
+    rows = [np.flatnonzero(mask) for mask in chosen]
+    owners = np.concatenate([np.empty(0, np.int64), *rows])
+    numbers = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]).astype(np.int32)
+    values = pa.array(names, pa.string()).take(pa.array(numbers[np.argsort(owners, kind="stable")]))
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)

@@ -17,6 +17,7 @@ from rmqtx.readers.model.columns import (
     hosts,
     integers,
     integers_at,
+    lists_of,
     message_ids,
     nulls,
     scatter,
@@ -115,3 +116,11 @@ def test_rows_that_no_part_covers_are_null() -> None:
     masks = [np.array([True, False, False, True]), np.array([False, True, False, False])]
     assert scatter(4, [(mask, make) for mask in masks]).to_pylist() == ["0", "1", None, "3"]
     assert scatter(0, []).to_pylist() == []
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=3, max_size=3))
+def test_lists_have_the_names_of_their_masks(masks: list[list[bool]]) -> None:
+    names = ("one", "two", "three")
+    found = lists_of(names, [np.array(mask) for mask in masks], 4, pa.list_(pa.string()))
+    expected = [[name for name, mask in zip(names, masks, strict=True) if mask[row]] for row in range(4)]
+    assert found.to_pylist() == expected

@@ -48,8 +48,7 @@ class Group:
         falls = np.diff(rank[order]) < 0
         if (falls & (np.diff(number[order]) == 0)).any():  # the rows of a transaction are not in log order
             order = np.lexsort((rank, number))
-        if (np.diff(order) != 1).any():
-            table, number, rank = table.take(pa.array(order)), number[order], rank[order]
+        table, number, rank = _taken(table, order), number[order], rank[order]
         self.stores = stores
         self.table = table
         self.number = number
@@ -86,17 +85,17 @@ class Group:
         np.minimum.at(result, self.number[chosen], values[chosen])
         return result
 
-    @property
+    @cached_property
     def first(self) -> Int64s:
         """Row of the first witness of each transaction; undefined for transactions without one."""
         return np.minimum(self.starts[:-1], max(0, len(self) - 1))
 
-    @property
+    @cached_property
     def last(self) -> Int64s:
         """Row of the last witness of each transaction; undefined for transactions without one."""
         return np.maximum(self.starts[1:] - 1, 0)
 
-    @property
+    @cached_property
     def has(self) -> Bools:
         """Whether each transaction has a witness of this kind."""
         return self.counts > 0
@@ -146,6 +145,12 @@ class Group:
             arrays[names.index("checks_count")] = pc.fill_null(arrays[names.index("checks_count")], 0)
         structs = pa.StructArray.from_arrays(arrays, fields=fields)
         return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), structs, type=kind)
+
+
+def _taken(table: pa.Table, rows: Int64s) -> pa.Table:
+    """Return some rows of a table; the table itself if they are all of them in order, since a copy takes time."""
+    is_whole = len(rows) == table.num_rows and bool((rows == np.arange(len(rows))).all())
+    return table if is_whole else table.take(pa.array(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +304,7 @@ class Chains:
             self._store_numbers(witnesses.marks),
             int64s(witnesses.marks["queue_id"]) * (1 << _QUEUE_SHIFT) + int64s(witnesses.marks["half_queue_offset"]),
         )
-        attached = witnesses.marks.take(pa.array(mark_rows))
+        attached = _taken(witnesses.marks, mark_rows)
         mark_numbers = copy_numbers[mark_halves]
         offset_marks, owners, numbers = self._with_owners(witnesses, copies, half_stores, copy_numbers, final_numbers)
         if offset_marks.num_rows:

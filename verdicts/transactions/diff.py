@@ -122,8 +122,8 @@ def different(before: pa.Table, after: pa.Table) -> pa.Table:
     changed = np.logical_or.reduce(list(differs.values()))
     kept = ~both | changed
     left, right, both = left[kept], right[kept], both[kept]
-    matrix = np.stack([differs[name][kept] for name in COMPARED], axis=1)
-    what = lists_of(COMPARED, matrix, DIFFERENCES.field("what").type)
+    masks = [differs[name][kept] for name in COMPARED]
+    what = lists_of(COMPARED, masks, int(kept.sum()), DIFFERENCES.field("what").type)
     columns = {"change": _changes(left, right), "what": what}
     for name in NARROW.names:
         sides = _taken(before[name], left), _taken(after[name], right)

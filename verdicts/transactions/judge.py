@@ -86,10 +86,8 @@ def _deliveries(judged: Judgement) -> pa.Array:
     return pa.array(np.maximum(chains.commits_count, chains.finals.has), pa.int64(), mask=is_unknown)
 
 
-def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
-    names = list(flags)
-    matrix = np.stack([flags[name] for name in names], axis=1)
-    return lists_of(names, matrix, TRANSACTIONS.field("flags").type)
+def _flag_lists(flags: dict[str, Bools], count: int) -> pa.Array:
+    return lists_of(list(flags), list(flags.values()), count, TRANSACTIONS.field("flags").type)
 
 
 def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
@@ -267,7 +265,7 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "store": lambda rows: rows.judged.copies.store,
     "transaction_id": lambda rows: rows.judged.chains.ids,
     "state": lambda rows: rows.judged.state.names(),
-    "flags": lambda rows: _flag_lists(rows.flags),
+    "flags": lambda rows: _flag_lists(rows.flags, rows.judged.chains.count),
     "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.futures),
     "advice": lambda rows: _advice(rows.judged, rows.futures, rows.flags["masked"]),
     "producer_group": lambda rows: rows.judged.chains.first_of("producer_group"),

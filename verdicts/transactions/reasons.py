@@ -49,16 +49,18 @@ _ASKED_AGAIN = f"{_REACHED}: the broker checks it again"
 def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], futures: Futures) -> pa.Array:
     """Return one sentence per transaction: the sentence of its code, with clauses for its flags."""
     found = pa.repeat(pa.scalar(""), judged.chains.count)
+    have_clauses = np.zeros(judged.chains.count, np.bool_)
     for chosen, clause in _clauses(judged, codes, flags, futures):
         if chosen.any():
             rows = np.flatnonzero(chosen)
             longer = joined(found.take(pa.array(rows)), _rendered(clause, Values(judged, futures, rows)))
             found = pc.replace_with_mask(found, pa.array(chosen), longer)
+            have_clauses |= chosen
 
     def sentence(code: str, rows: Int64s) -> pa.Array:
         template = REASONS[code].sentence
         whole = template if "{clauses}" in template else template + "{clauses}"
-        return _rendered(whole, Values(judged, futures, rows, found))
+        return _rendered(whole, Values(judged, futures, rows, found if have_clauses[rows].any() else None))
 
     names = list(REASONS)
     return scatter(
@@ -129,8 +131,9 @@ class Values:
 
     @property
     def clauses(self) -> pa.Array:
-        """The clauses for its flags, each after a semicolon."""
-        assert self._clauses is not None
+        """The clauses for its flags, each after a semicolon; None given: no transaction has any."""
+        if self._clauses is None:
+            return pa.repeat(pa.scalar(""), len(self._rows))
         return self._clauses.take(pa.array(self._rows))
 
     @property
