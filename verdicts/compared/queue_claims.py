@@ -163,14 +163,17 @@ class QueueClaims:
 
     def _queue_numbers(self, topics: pa.DictionaryArray, queue_ids: Int64s) -> Int64s:
         keys = np.asarray(topics.indices).astype(np.int64) << 32 | (queue_ids & 0xFFFFFFFF)
-        unique, places = np.unique(keys, return_inverse=True)
+        encoded = pa.array(keys).dictionary_encode()
+        known = np.asarray(encoded.dictionary)
         words = topics.dictionary.to_pylist()
-        numbers = []
-        for key in unique.tolist():
+        numbers = np.empty(len(known), np.int64)
+        for place in np.argsort(known).tolist():
+            key = int(known[place])
             topic, queue_id = words[key >> 32], int(np.int32(np.uint32(key & 0xFFFFFFFF)))
             kind = BATCH if (topic_text(topic), queue_id) in batch_queues(self.store) else SIMPLE
-            numbers.append(self._number((kind, topic, queue_id)))
-        return np.array(numbers, np.int64)[places]
+            numbers[place] = self._number((kind, topic, queue_id))
+        found: Int64s = numbers[np.asarray(encoded.indices)]
+        return found
 
     def _number(self, name: QueueName) -> int:
         return self._names.setdefault(name, len(self._names))

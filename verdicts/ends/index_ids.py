@@ -20,7 +20,7 @@ from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES
-from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s, rows_in_order
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.java_hashes import column_key_hashes
@@ -69,15 +69,19 @@ def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
 def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]) -> pa.Table:
     """The half copies, finals and discard copies whose identity no other witness has."""
     schema = pa.schema([JUDGED_HALVES.field(name) for name in ("commit_log_offset", "topic", "transaction_id")])
-    found = [batch.select(schema.names) for name in _INDEXED for batch in batches[name]]
     numbers = np.concatenate([hashes[name] for name in (*_INDEXED, *_NOT_INDEXED)])
     order = np.argsort(numbers)
     in_order = numbers[order]
     is_first = np.append(True, in_order[1:] != in_order[:-1])
     is_lone = np.empty(len(numbers), np.bool_)
     is_lone[order] = is_first & np.append(is_first[1:], True)
-    table = pa.Table.from_batches(found, schema)
-    return table.filter(pa.array(is_lone[: table.num_rows])).sort_by("commit_log_offset")
+    found, begin = [], 0
+    for batch in (batch for name in _INDEXED for batch in batches[name]):
+        chosen = np.flatnonzero(is_lone[begin : begin + batch.num_rows])
+        begin += batch.num_rows
+        if len(chosen):
+            found.append(batch.select(schema.names).take(pa.array(chosen)))
+    return rows_in_order(pa.Table.from_batches(found, schema).combine_chunks(), ["commit_log_offset"])
 
 
 def _suspects(index: Index, rows: pa.Table) -> list[int]:
