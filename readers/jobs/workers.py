@@ -125,9 +125,11 @@ class Workers:
             if not begun:
                 return
             has_time = not begun[0].done() and len(begun) < waiting_max
-            own = [_done(function, task) for task in islice(tasks, 1)] if has_time else []
-            begun.extend(own)
-            if not own:
+            has_own = False
+            for task in islice(tasks, 1 if has_time else 0):
+                begun.append(_done(function, task))  # nothing else holds the result: it may be large
+                has_own = True
+            if not has_own:
                 yield begun.popleft().result()
 
 

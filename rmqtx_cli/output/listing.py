@@ -235,6 +235,7 @@ class Listing:
                     port.write(batch.select(self.columns))
                 if at_once:
                     cast("StreamingPort", port).flush()
+                del batch
         if counts is not None:
             counts.rows(self.rows_count, is_last=True)
         if not is_all and answer is not None:
@@ -261,6 +262,7 @@ class Listing:
                 self.has_failed = True
             self.rows_count += rows.num_rows
             yield rows
+            del rows
             if self.rows_count == self.limit and not to_the_end:
                 return
 
@@ -269,6 +271,8 @@ class Listing:
             rows = self._wider(batch) if are_chosen else self._meeting(batch)
             self.found_count += rows.num_rows
             yield rows
+            del batch, rows  # their memory is free while the next ones are made
+            self._met = None
 
     def _wider(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return with_derived(batch, self._derived.values(), self.now_ms)

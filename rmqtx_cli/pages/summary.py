@@ -134,6 +134,7 @@ class Summary:
         for batch in batches:
             self.add(batch)
             yield batch
+            del batch  # its memory is free while the next one is made
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the transactions of a batch."""

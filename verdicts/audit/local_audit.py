@@ -220,6 +220,7 @@ def _audit(
                     reading.add_findings(unread)
                     show_phase(how.progress, "judging", number + 1, len(tasks))
                     yield from taken_batches(judged) if isinstance(judged, Path) else judged
+                    del judged  # its memory is free while the next rows are made
 
 
 def _concluded(

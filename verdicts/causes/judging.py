@@ -67,7 +67,9 @@ class Judging:
     def judged(self, witnesses: Witnesses) -> pa.Table:
         """Return the verdict on each transaction, with its dates, and the columns that its causes and copies need."""
         needed = {*(NEEDED_COLUMNS if self._has_causes else ()), *(NEEDED if self._shows_copies else ())}
-        return judge(witnesses, self.views, {*self.columns, *needed})
+        held = [witnesses]
+        del witnesses  # nothing else holds them: their memory is free once they are grouped
+        return judge(held.pop(), self.views, {*self.columns, *needed})
 
     def with_causes(self, rows: pa.Table) -> pa.Table:
         """Return judged rows with their causes, and the flag of those with a redelivered copy, in the columns."""
