@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.columns import Bools, int64s
 from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS, Prediction
@@ -38,26 +38,38 @@ _STORES_MAX = 3
 _NEVER = 1 << 62
 
 
+class _Words:
+    """A column of few different words, each compared once."""
+
+    def __init__(self, column: pa.Array) -> None:
+        encoded = column.dictionary_encode()
+        self._known, self._numbers = encoded.dictionary.to_pylist(), int64s(encoded.indices)
+
+    def are(self, *words: str) -> Bools:
+        """Which rows have one of some words."""
+        found = np.zeros(len(self._numbers), np.bool_)
+        for number, known in enumerate(self._known):
+            if known in words:
+                found |= self._numbers == number
+        return found
+
+
 class _Rows:
     """Some transactions, and which of them fulfil a condition."""
 
     def __init__(self, batch: pa.RecordBatch, now_ms: int) -> None:
         self.count = batch.num_rows
-        self._states = batch["state"]
-        self._flags, self._owners = pc.list_flatten(batch["flags"]), pc.list_parent_indices(batch["flags"])
+        self._states = _Words(batch["state"])
+        self._flags, self._owners = _Words(pc.list_flatten(batch["flags"])), pc.list_parent_indices(batch["flags"])
         times = batch["discard_at_ms"] if "discard_at_ms" in batch.schema.names else pa.nulls(self.count, pa.int64())
         self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
-        self.are_unasked = self._are_next(batch, UNASKED_WORDS)
-        self.are_cut = self._are_next(batch, (NextEvent.CUT,))
-        self.are_unread = self._are_next(batch, (NextEvent.SKIPPED,))
-        self._is_known = "next_event" in batch.schema.names and batch["next_event"].null_count < self.count
+        is_given = "next_event" in batch.schema.names
+        events = _Words(batch["next_event"] if is_given else pa.nulls(self.count, pa.string()))
+        self.are_unasked, self.are_cut = events.are(*UNASKED_WORDS), events.are(NextEvent.CUT)
+        self.are_unread = events.are(NextEvent.SKIPPED)
+        self._is_known = is_given and batch["next_event"].null_count < self.count
         self._effects = batch["answer_effect"] if self._is_known else None
-
-    def _are_next(self, batch: pa.RecordBatch, events: tuple[str, ...]) -> Bools:
-        if "next_event" not in batch.schema.names:
-            return np.zeros(self.count, np.bool_)
-        return np.asarray(pc.is_in(batch["next_event"], value_set=pa.array(events, pa.string()))).astype(np.bool_)
 
     @property
     def may_be_asked(self) -> Bools:
@@ -71,11 +83,13 @@ class _Rows:
         return self.flag(*flags) if self._effects is None else self.may_be_asked
 
     def state(self, state: State) -> Bools:
-        return np.asarray(pc.fill_null(pc.equal(self._states, state), False)).astype(np.bool_)
+        return self._states.are(state)
 
     def flag(self, *names: str) -> Bools:
         found = np.zeros(self.count, np.bool_)
-        found[np.asarray(self._owners.filter(pc.is_in(self._flags, pa.array(names, pa.string()))))] = True
+        chosen = self._flags.are(*names)
+        if chosen.any():
+            found[np.asarray(self._owners)[chosen]] = True
         return found
 
 

@@ -173,8 +173,10 @@ class Summary:
         """Count the transactions without a decision in each store that has a half copy: logs may be copies of one."""
         for state, counted in self._found_in.items():
             rows = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], state))
-            for topic, copies in zip(*(values.to_pylist() for values in rows.columns), strict=True):
-                counted.update((root, topic) for root in {copy["store"] for copy in copies})
+            copies, topics = rows["half_copies"], rows["topic"].to_pylist()
+            owners = pc.list_parent_indices(copies).to_pylist()
+            roots = pc.struct_field(pc.list_flatten(copies), "store").to_pylist()
+            counted.update((root, topics[owner]) for owner, root in dict.fromkeys(zip(owners, roots, strict=True)))
         self._count_decided_elsewhere(batch)
 
     def _count_decided_elsewhere(self, batch: pa.RecordBatch) -> None:
