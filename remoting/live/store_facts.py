@@ -38,12 +38,11 @@ from rmqtx.verdicts.model.verdict_inputs import (
     StoreView,
     idle_ops,
 )
+from rmqtx.verdicts.startup.rules import DEFAULT_QUEUE_FILE_BYTES, configured_queue_file_bytes
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
-#: Slots in a file of a queue, by default.
-QUEUE_FILE_SLOTS = 300_000
 _EVERYWHERE = (0, (1 << 63) - 1)
 _QUERY_SPAN_HOURS = 73
 
@@ -81,7 +80,7 @@ class LiveStore:
     taken_time_ms: int
     index_whole_since_ms: int
     booted_time_ms: int
-    queue_file_slots: int = QUEUE_FILE_SLOTS
+    queue_file_slots: int = DEFAULT_QUEUE_FILE_BYTES // SLOT.size_bytes
     scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -196,7 +195,7 @@ def live_store(broker: Broker, trace_topic: str | None = None, pace: Pace | None
         taken_time_ms=queues.taken_time_ms,
         index_whole_since_ms=reported.booted_time_ms + _START_MS,
         booted_time_ms=reported.booted_time_ms,
-        queue_file_slots=_queue_file_slots(conf),
+        queue_file_slots=(configured_queue_file_bytes(conf) or DEFAULT_QUEUE_FILE_BYTES) // SLOT.size_bytes,
         scheduled=_scheduled(runtime),
         has_proxy=_has_proxy(broker, settings),
     )
@@ -297,12 +296,6 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
     """Length of a file of the commit log; brokers before 4.9 spell it with one p."""
     text = conf.get("mappedFileSizeCommitLog") or conf.get("mapedFileSizeCommitLog") or ""
     return int(text) if text.isdecimal() and int(text) > 0 else 1 << 30
-
-
-def _queue_file_slots(conf: dict[str, str]) -> int:
-    """Number of slots in each file of a queue; brokers before 4.9 spell its length with one p."""
-    text = conf.get("mappedFileSizeConsumeQueue") or conf.get("mapedFileSizeConsumeQueue") or ""
-    return -(-int(text) // SLOT.size_bytes) if text.isdecimal() and int(text) > 0 else QUEUE_FILE_SLOTS
 
 
 def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:

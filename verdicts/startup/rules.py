@@ -191,12 +191,20 @@ def log_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
     return configured or _usual([entries(store, directory) for directory in log_directories(store)])
 
 
+def configured_queue_file_bytes(conf: Mapping[str, str]) -> int | None:
+    """Configured length of each file of a simple queue, in whole slots; None if it is not given.
+
+    Brokers before 4.9 spell it with one p.
+    """
+    configured = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+    return -(-configured // _SLOT_BYTES) * _SLOT_BYTES if configured else None
+
+
 def queue_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
     """Required length of each file of a simple queue: as configured, in whole slots, else that of most files."""
-    configured = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
-    if configured:
-        return -(-configured // _SLOT_BYTES) * _SLOT_BYTES
-    return _usual([entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()])
+    return configured_queue_file_bytes(conf) or _usual(
+        [entries(store, store.queue_directory(topic, queue_id)) for topic, queue_id in store.queues()]
+    )
 
 
 def left_out(found: Sequence[DirectoryEntry], size: int, rules: RecoveryRules) -> DirectoryEntry | None:
