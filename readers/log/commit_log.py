@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store, is_bundle
 
 _TYPE_NAMES = ("none", "prepared", "commit", "rollback")
@@ -114,7 +116,7 @@ def scan_segments(
     Order: commit-log offset ascending.
     Damage: one finding per span that is not a record; a file that cannot be read is one finding, its bytes are unread.
     """
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     for segment in store.commit_log:
         begin = max(0, (from_offset or 0) - segment.base_offset)
         end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
@@ -138,25 +140,46 @@ def scan_segments(
             findings.extend(broken_rules(block, store.root, (OWN_PLACE,)))
 
 
+class WrittenEnd(NamedTuple):
+    """Where the data of a log ends: the base offset of the last segment with data, and the approximate offset.
+
+    Without data both are the begin of the log.
+    """
+
+    last_base: int
+    offset: int
+
+    @classmethod
+    def of(cls, segments: tuple[Segment, ...]) -> WrittenEnd:
+        """Return the end of some segments; brokers create the next file in advance."""
+        for segment in reversed(segments):
+            if written := written_bytes(segment):
+                return cls(segment.base_offset, segment.base_offset + written)
+        begin = segments[0].base_offset if segments else 0
+        return cls(begin, begin)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the last segment has data."""
+        return self.offset > self.last_base
+
+
+@remembered
+def written_end(store: Store) -> WrittenEnd:
+    """Return where the data of a store's log ends; many questions about a store begin with it."""
+    return WrittenEnd.of(store.commit_log)
+
+
 def last_with_data(segments: tuple[Segment, ...]) -> int:
-    """Return the base offset of the last segment with data; brokers create the next file in advance."""
-    for segment in reversed(segments):
-        if written_bytes(segment):
-            return segment.base_offset
-    return segments[0].base_offset if segments else 0
-
-
-def written_end_offset(segments: tuple[Segment, ...]) -> int:
-    """Return the approximate commit-log offset where a log's data ends; 0 without data."""
-    last = last_with_data(segments)
-    return next((last + written_bytes(segment) for segment in segments if segment.base_offset == last), 0)
+    """Return the base offset of the last segment with data."""
+    return WrittenEnd.of(segments).last_base
 
 
 def data_end_offset(store: Store) -> int:
     """Return the approximate commit-log offset where a store's log ends; the log of a bundle has holes."""
     if is_bundle(store):
         return max(one.end_offset for one in store.commit_log)
-    return written_end_offset(store.commit_log)
+    return written_end(store).offset
 
 
 def log_bytes(segments: tuple[Segment, ...]) -> int:

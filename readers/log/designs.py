@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import SegmentScan
@@ -135,13 +135,14 @@ def _half_queue(store: Store) -> tuple[bool, int]:
 
 def _sampled(store: Store, older_bytes: int) -> Iterator[Block]:
     """Yield records of the log's begin and end, or of the begin only, up to the first half message."""
-    written = [segment for segment in store.commit_log if segment.base_offset <= last_with_data(store.commit_log)]
+    end = written_end(store)
+    written = [segment for segment in store.commit_log if segment.base_offset <= end.last_base]
     if not written:
         return
     try:
         yield from SegmentScan(written[0], to_position=min(older_bytes or SAMPLE_BYTES, SAMPLE_BYTES))
         if not older_bytes:
-            begin = max(0, written_bytes(written[-1]) - SAMPLE_BYTES)
+            begin = max(0, end.offset - end.last_base - SAMPLE_BYTES)
             if begin or len(written) > 1:
                 yield from SegmentScan(written[-1], from_position=begin)
     except SourceError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.rocksdb.rocksdb import open_database
@@ -75,7 +75,7 @@ def slots_after_start(store: Store, topics: Sequence[str], queue_id: int) -> dic
     if taken_in is not None and not (store.aborted or store.in_use):  # a clean stop flushes all entries
         begin = max(begin, taken_in)
     begin = max(begin, store.log_begin_offset)
-    if written_end_offset(store.commit_log) - begin > _BEHIND_BYTES_MAX:
+    if written_end(store).offset - begin > _BEHIND_BYTES_MAX:
         raise _unknown(store, f"the log has more than {_BEHIND_BYTES_MAX >> 20} MiB behind the database")
     behind: dict[str, list[Int64s]] = {topic: [] for topic in topics}
     for block in scan_segments(store, [], [], from_offset=begin, with_fillers=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.model.columns import rows_in_order
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
@@ -243,5 +243,5 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
 
 
 def _log_end_offset(store: Store) -> int:
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     return next((segment.end_offset for segment in store.commit_log if segment.base_offset == last), 0)

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.readers.cursors.cursors import check_cursors, cursor_databases
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, SeenDesign, are_before_half_topics, designs_of
 from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
 from rmqtx.readers.model.errors import SourceError
@@ -252,7 +252,7 @@ def storage(store: Store) -> str:
 
 
 def _log_end(store: Store) -> tuple[int | None, int]:
-    end = written_end_offset(store.commit_log) if has_data(store) else None
+    end = written_end(store).offset if has_data(store) else None
     return end, sum(segment.size_bytes for segment in store.commit_log)
 
 

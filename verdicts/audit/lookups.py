@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
+from rmqtx.readers.log.commit_log import log_bytes, written_end
 from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import (
@@ -301,7 +301,7 @@ def _search_damage_after(
     stores, offsets = pc.struct_field(copies, "store"), pc.struct_field(copies, "commit_log_offset")
     for root, fact in facts.items():
         begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
-        end = written_end_offset(fact.store.commit_log)
+        end = written_end(fact.store).offset
         is_open, start = begin is not None, _recovery_begin(fact, end - bytes_max)
         limit = bytes_max
         nearby = None if start is None or end - start > bytes_max else start

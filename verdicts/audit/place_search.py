@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
@@ -274,7 +274,7 @@ class PlaceSearch(PlaceWords):
         return f"{store.root} has {' and '.join(ranges)}{listed}"
 
     def _why_no_record(self, store: Store) -> str:
-        end = written_end_offset(store.commit_log)
+        end = written_end(store).offset
         if not store.log_begin_offset <= self.place.number < end:
             return f"the files of the commit log of {store.root} have bytes {store.log_begin_offset} to {end - 1}"
         block = self._block(store, self.place.number)

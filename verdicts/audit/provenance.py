@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
-from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.commit_log import written_bytes, written_end
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.storage.open_file import OpenFile
@@ -161,7 +161,7 @@ def store_provenance(store: Store, *, hash_all: bool = False) -> StoreProvenance
     Order:  segments by offset.
     Damage: a file that cannot be read has a null digest and the cause in `unreadable`.
     """
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     segments = [
         _segment_facts(segment, hash_all=hash_all, is_open_ended=segment.base_offset >= last)
         for segment in store.commit_log

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Bools, Int64s
@@ -208,7 +208,7 @@ class LogPlaces(NamedTuple):
         """Return the places of a store's log; its end is known to be at or after a place."""
         segments = store.commit_log
         size = segments[0].size_bytes if segments else 0
-        return cls(store.log_begin_offset, size, max(known_end, written_end_offset(segments)))
+        return cls(store.log_begin_offset, size, max(known_end, written_end(store).offset))
 
     def are_readable(self, offsets: Int64s, lengths: Int64s) -> Bools:
         """Return at which places the broker gets bytes. A length that is not positive is a matter of content.

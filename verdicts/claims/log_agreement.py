@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.segment_scan import SegmentScan, Span, misplaced_length, sound_length
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -50,8 +50,7 @@ def disagreement(store: Store, claims: LogClaims, log: SegmentedLog) -> str | No
 
 def has_data(store: Store) -> bool:
     """Whether the files of a log contain anything but zeros."""
-    last = last_with_data(store.commit_log)
-    return any(written_bytes(segment) > 0 for segment in store.commit_log if segment.base_offset == last)
+    return written_end(store).has_data
 
 
 def missing_findings(store: Store, claims: LogClaims) -> list[Finding]:
@@ -95,7 +94,7 @@ def broken_join(store: Store) -> str | None:
     Shape:  the newest JOINS_MAX files with data are read.
     Raises: UnreadableFile, FileChanged.
     """
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     for segment in _files_to_read(store, last):
         with segment.open() as file:
             begin = segment.frame_bytes
@@ -110,7 +109,7 @@ def broken_join(store: Store) -> str | None:
 def _files_to_read(store: Store, last: int) -> list[Segment]:
     """The files to read, newest first; none for a log without data."""
     written = [segment for segment in reversed(store.commit_log) if segment.base_offset <= last]
-    if not written or not written_bytes(written[0]):
+    if not has_data(store):
         return []
     return written[: _REMOTE_JOINS_MAX if store.is_remote else JOINS_MAX]
 
@@ -234,9 +233,9 @@ def newest_time_ms(store: Store) -> int | None:
 
     Raises: UnreadableFile, FileChanged.
     """
-    last = last_with_data(store.commit_log)
-    segment = next((segment for segment in store.commit_log if segment.base_offset == last), None)
-    return None if segment is None else _last_store_time_ms(segment, written_bytes(segment)) or None
+    end = written_end(store)
+    segment = next((segment for segment in store.commit_log if segment.base_offset == end.last_base), None)
+    return None if segment is None else _last_store_time_ms(segment, end.offset - segment.base_offset) or None
 
 
 def _data_end(segment: Segment, spans: Sequence[Span]) -> int:

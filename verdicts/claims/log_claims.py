@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, transaction_metrics
 from rmqtx.readers.index.index import HEADER
 from rmqtx.readers.index.record_keys import indexed_end_offset, record_offset
-from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.errors import SourceError
@@ -248,10 +248,10 @@ def _guessed_ends(store: Store) -> Callable[[str, int], int | None]:
             if isinstance(offset, int) and queue_id.isdecimal():
                 queue = name.partition("@")[0], int(queue_id)
                 slots[queue] = max(slots.get(queue, 0), offset)
-    last = last_with_data(store.commit_log)
+    end = written_end(store)
     for segment in store.commit_log:
-        if segment.base_offset == last:
-            begin = max(0, written_bytes(segment) - _NEWEST_BYTES)
+        if segment.base_offset == end.last_base:
+            begin = max(0, end.offset - end.last_base - _NEWEST_BYTES)
             for block in SegmentScan(segment, from_position=begin, stops_at_break=True, window_bytes=_NEWEST_BYTES):
                 numbers, queue_ids = block.header("queue_offset").tolist(), block.header("queue_id").tolist()
                 slots.update(zip(zip(block.topic_texts().to_pylist(), queue_ids, strict=True), numbers, strict=True))

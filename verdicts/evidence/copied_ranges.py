@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.torn_properties import have_torn_properties
@@ -121,7 +121,7 @@ def _still_missing(
 def _has_whole_log(other: Store, store: Store) -> bool:
     """Whether a store has the log of another one from its begin to its last sound record."""
     try:
-        last = _record_before(store, written_end_offset(store.commit_log))
+        last = _record_before(store, written_end(store).offset)
         return last is not None and other.log_begin_offset <= store.log_begin_offset and _has(other, last)
     except SourceError:
         return False

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.index.index_search import Index, open_index
 from rmqtx.readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
@@ -166,7 +166,7 @@ class DerivedFiles:
             older=names - known, keys=names * (2 + len(more)),
             entries=sum(file.entries_from(max(0, first - _BEFORE_FIRST_BYTES)) for file in self._index.files),
             ops=self._op_queue.max_offset - self._op_queue.offset_of(first),
-            span_bytes=max(0, written_end_offset(self._store.commit_log) - max(first, self._log.begin_offset)),
+            span_bytes=max(0, written_end(self._store).offset - max(first, self._log.begin_offset)),
             log_bytes=sum(segment.size_bytes for segment in self._store.commit_log),
         )
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import SourceError
@@ -57,7 +57,7 @@ def common_range(one: Store, other: Store) -> tuple[int, int]:
 
 def _data_end(store: Store, begin: int) -> int:
     """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
-    end = written_end_offset(store.commit_log)
+    end = written_end(store).offset
     step = _REMOTE_STEP_BYTES if store.is_remote else _COMPARED_BYTES
     with closing(store.log()) as log:
         while end > begin:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, lost_cursor_database
-from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.errors import SourceError
@@ -66,7 +66,7 @@ def _has_records_after(store: Store, time_ms: int) -> bool:
     """Whether a log has later records than a time, or may have: behind what the consume queues have."""
     try:
         begin = queue_reach(store).begin
-        if not store.log_begin_offset <= begin < written_end_offset(store.commit_log):
+        if not store.log_begin_offset <= begin < written_end(store).offset:
             begin = store.log_begin_offset
         blocks = scan_segments(store, [], [], from_offset=begin, with_fillers=True)
         return any(bool((block.header("store_time_ms") > time_ms).any()) for block in blocks)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.model.errors import BadRequest, FileChanged, NoSuchTransaction, UnreadableFile
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.store.store import Store
@@ -145,7 +145,7 @@ class _Copy:
             size = sizes.get(segment["base_offset"])
             if size != segment["size_bytes"]:
                 yield self._differs("size of a segment", segment["file"], segment["size_bytes"], size)
-        end = written_end_offset(self.store.commit_log)
+        end = written_end(self.store).offset
         if end != self.facts["end_offset"]:
             yield self._differs("end of the log", None, self.facts["end_offset"], end)
 

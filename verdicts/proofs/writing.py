@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_at import possible_length
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.model.releases import dotted
@@ -136,7 +136,7 @@ class ProofWriter:
         store, cursors = one.store, check_cursors(one.store)
         return {
             "store": store.root, "taken_time_ms": store.taken_time_ms, "begin_offset": store.log_begin_offset,
-            "end_offset": written_end_offset(store.commit_log), "settings": settings_shown(self._settings_of(store)),
+            "end_offset": written_end(store).offset, "settings": settings_shown(self._settings_of(store)),
             "half_cursors": _named(cursors.half), "op_cursors": _named(cursors.op),
             "missing": [[gap.begin_offset, gap.end_offset] for gap in reading.missing if gap.store == store.root],
             "files": small_files(store),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from rmqtx.readers.index.index_search import open_index
-from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import KINDS, Finding
@@ -102,7 +102,7 @@ def left_out_findings(store: Store, settings: BrokerSettings) -> list[Finding]:
     conf = settings.given or {}
     if store.in_use or is_bundle(store) or not_predictable(store, conf) is not None:
         return []
-    end = written_end_offset(store.commit_log)
+    end = written_end(store).offset
 
     def expected(rules: RecoveryRules) -> Iterator[Finding]:
         segments, name = loaded_log(store, conf, rules)

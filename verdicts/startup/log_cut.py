@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import last_with_data, written_end_offset
+from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.model.columns import Int64s
@@ -46,7 +46,7 @@ def log_cut(
     try:
         segments, left_out_for = loaded_log(store, conf, rules)
         left_out = store.commit_log[len(segments) :] if left_out_for else ()
-        loses_file = bool(left_out) and left_out[0].base_offset < written_end_offset(store.commit_log)
+        loses_file = bool(left_out) and left_out[0].base_offset < written_end(store).offset
         if not segments or not (is_damaged or loses_file):
             return None
         first = _first_file(store, segments, conf, rules)
@@ -85,14 +85,14 @@ def scanned_damage(store: Store, bytes_max: int) -> int | None:
     Raises: UnreadableFile, FileChanged.
     """
     begin = earliest_read(store)
-    if begin is None or written_end_offset(store.commit_log) - begin > bytes_max:
+    if begin is None or written_end(store).offset - begin > bytes_max:
         return None
     return damage_read(store, *_scanned(store, begin))
 
 
 def _scanned(store: Store, begin: int) -> tuple[dict[str, Sequence[Span]], dict[str, Int64s]]:
     """Return what a scan of the files from a place on finds to be no record, and records with a wrong body."""
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     spans_of: dict[str, Sequence[Span]] = {}
     bodies_of: dict[str, Int64s] = {}
     for segment in store.commit_log:
@@ -127,7 +127,7 @@ def scanned_cuts(
     None too where a start reads more than `bytes_max` bytes.
     Raises: UnreadableFile, FileChanged.
     """
-    end = written_end_offset(store.commit_log)
+    end = written_end(store).offset
     begins = [read_from(store, version, conf) for version in versions]
     near = [begin for begin in begins if begin is not None and end - begin <= bytes_max]
     spans_of, bodies_of = _scanned(store, min(near)) if near else ({}, {})
@@ -171,7 +171,7 @@ def earliest_read(store: Store) -> int | None:
     """
     if store.in_use:
         return None
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     segments = [segment for segment in store.commit_log if segment.base_offset <= last]
     if not segments:
         return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import last_with_data, scan_segments, written_end_offset
+from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.ranges import merged, runs_of
@@ -234,7 +234,7 @@ def _cut_by_dledger(
     records: Mapping[str, Int64s] = {topic: np.empty((0, 3), np.int64) for topic in _TOPICS}
     if again is not None:
         before = dict.fromkeys(_TOPICS, (again - 1, 0))
-        records = _records(store, queue_id, before, again, written_end_offset(store.commit_log))
+        records = _records(store, queue_id, before, again, written_end(store).offset)
     found = {}
     for topic, slots in files.items():
         kept_end = _kept_end(slots, ends[topic], cut)
@@ -261,21 +261,21 @@ def _log_end(store: Store, rules: RecoveryRules, reach: QueueReach) -> tuple[int
 
     A power loss can take the end of the log and leave the queues: the recovery ends the log after its last record.
     """
-    written_end = written_end_offset(store.commit_log)
+    end = written_end(store).offset
     if reach.begin < store.log_begin_offset:
-        return written_end, False
+        return end, False
     for segment in store.commit_log:
         if segment.base_offset <= reach.begin < segment.end_offset:
             with segment.open() as file:
                 found = check_record(file, reach.begin - segment.base_offset, rules)
                 if found.kind == BLANK_OK or found.is_passed(rules, is_abnormal=store.aborted):
-                    return written_end, False
+                    return end, False
     return scanned_end(store), True
 
 
 def scanned_end(store: Store, known_end: int = 0) -> int:
     """Return the end of the last record of a log. `known_end`: the end of one of its records."""
-    last = last_with_data(store.commit_log)
+    last = written_end(store).last_base
     end = begin = known_end if known_end > last else last
     for block in scan_segments(store, [], [], from_offset=begin, with_fillers=True):
         end = block.end_offset
