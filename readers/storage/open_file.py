@@ -53,6 +53,8 @@ LOCAL = Limits(near_bytes=8 << 10, portion_bytes=4 << 20, places_max=1 << 62)
 #: A request of 50 ms, one of 32 under way, costs as much as to receive this number of bytes with 2.5 Gbit/s. A portion
 #: must fit into the cache.
 REMOTE = Limits(near_bytes=512 << 10, portion_bytes=16 << 20, places_max=2048)
+#: Stretches of data between holes that are counted to find the last hole of a file; most files have one.
+_STRETCHES_MAX = 8
 #: A large read of a remote file is fetched in parts of about this size: one connection does not use all bandwidth.
 REMOTE_PART_BYTES = 8 << 20
 
@@ -168,7 +170,16 @@ class OpenFile:
 
     @property
     def data_end(self) -> int:
-        """Where the data of the file ends, as far as that is known without reading all of it."""
+        """Where the data of the file ends, as far as that is known without reading all of it: before its last hole."""
+        end = 0
+        for _ in range(_STRETCHES_MAX):
+            begin = self.next_data(end)
+            if begin >= self.size_bytes:
+                return min(end, self.size_bytes)
+            try:
+                end = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+            except OSError:
+                break
         return self.size_bytes
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
