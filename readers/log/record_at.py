@@ -65,7 +65,7 @@ def stored_block(store: Store, offset: int) -> Block | None:
 def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | None:
     """Return bytes as a block of one record, sound or not; None if their length is impossible for a record."""
     starts, stop = walk(data, offset, 0, len(data))
-    if starts != [0] or stop != len(data):
+    if starts.tolist() != [0] or stop != len(data):
         return None
     return _block_of(data, offset, file, position)
 

@@ -323,7 +323,8 @@ class Block:
         Source: common/UtilAll.java crc32; docs/formats/record.md#body.
         """
         fast = accelerated()
-        computed = (crcs if fast is None else fast.checksums)(self.data, self.body_starts, self.body_lengths)
+        starts, lengths = self.body_starts, self.body_lengths
+        computed = crcs(self.raw, starts, lengths) if fast is None else fast.checksums(self.data, starts, lengths)
         matches: Bools = (self.header("body_crc") ^ computed) & CRC_MASK == 0
         return matches
 

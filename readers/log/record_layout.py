@@ -89,6 +89,8 @@ _SIZES_BYTES = {field.name: field.size_bytes for field in RECORD.fields}
 HEAD_BYTES = AT["commit_log_offset"] + _SIZES_BYTES["commit_log_offset"]
 #: Length, magic code (unsigned) and own offset of the record at a position.
 head_of = struct.Struct(f">iI{AT['commit_log_offset'] - AT['body_crc']}xq").unpack_from
+#: Length of a record in a buffer, as a tuple.
+length_of = struct.Struct(">i").unpack_from
 #: Bytes that have all fields of a header, whatever the hosts.
 HEADER_BYTES_MAX = RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES
 MAGIC_AT = AT["magic"]

@@ -224,12 +224,11 @@ class FoundRuns:
         base, wanted = offset - position, max(_WINDOW_BYTES, length)
         while True:
             data = self._read(file, position, wanted)
-            starts, stop = walk(data, base + position, 0, len(data))
-            places = np.array(starts, np.int64)
+            places, stop = walk(data, base + position, 0, len(data))
             block = Block(data + bytes(SLACK_BYTES), base + position, position, self.source.file, places)
             unsound = np.flatnonzero(~block.sound() | self._are_unread(block))
             if len(unsound):
-                stop = starts[int(unsound[0])]
+                stop = int(places[unsound[0]])
                 block = block.take(np.arange(int(unsound[0])))
             yield from self._cut(block, position, stop)
             position += stop

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.commit_log import last_with_data, scan_segments
+from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.log.header_rules import have_property_crc, word_crc_findings
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.segment_scan import WINDOW_BYTES, SegmentScan
+from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.torn_properties import may_be_unreadable, torn_witnesses
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
 from rmqtx.readers.model.columns import Int64s, int64s
@@ -39,6 +39,9 @@ _BEHIND_END_BYTES = 1 << 20
 _BEHIND_QUEUES_BYTES_MAX = 4 << 20
 #: What is read at once up to the end of a log in object storage: usually little is left, and zeros would be fetched.
 _REMOTE_WINDOW_BYTES = 1 << 20
+#: What is read at once of another log. All fields of a record are tested together, so that a small window, which stays
+#: in the processor's caches, takes an eighth less time, and 10 MiB less memory, than one for columns.
+_WINDOW_BYTES = 2 << 20
 
 
 class Untrusted(RmqtxError):
@@ -214,7 +217,7 @@ def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> 
     Order:  commit-log offset ascending.
     Raises: Untrusted if the range is damaged, or ends before a known record; UnreadableFile, FileChanged.
     """
-    last = last_with_data(facts.store.commit_log)
+    last = written_end(facts.store).last_base
     for segment in facts.store.commit_log:
         begin = max(0, from_offset - segment.base_offset)
         end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
@@ -224,7 +227,7 @@ def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> 
         is_open = segment.base_offset == last and end == segment.size_bytes
         scan = SegmentScan(
             segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open,
-            window_bytes=_REMOTE_WINDOW_BYTES if is_open and facts.store.is_remote else WINDOW_BYTES,
+            window_bytes=_REMOTE_WINDOW_BYTES if is_open and facts.store.is_remote else _WINDOW_BYTES,
         )
         newest = begin
         for block in scan:

@@ -99,7 +99,7 @@ def checksums(data: Bytes, starts: Int64s, lengths: Int64s) -> Int64s:
     """Return the CRC-32 of parts of the data; the same as `crcs(...)`, also for parts that are not in the data."""
     begin, end = min(lengths.min(initial=0), starts.min(initial=0)), (starts + lengths).max(initial=0)
     if begin < 0 or end > len(data) or lengths.sum() > _LONG_BYTES * len(lengths):
-        return crcs(data, starts, lengths)
+        return crcs(data.data, starts, lengths)
     found = np.empty(len(starts), np.int64)
     _checksums(data, starts, lengths, _TABLES, found)
     return found
