@@ -23,10 +23,10 @@ from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.words import log_json
 from rmqtx_cli.words.command_names import LINES, SECTIONS
 
-#: Section of the help → module of `rmqtx_cli.commands.declared`.
+#: Section of the help → modules of `rmqtx_cli.commands.declared`, the most used first.
 _DECLARED = {
-    "Look": "look", "Verify and repair": "repair", "Settle": "settle", "Watch": "watch", "Data": "data",
-    "Installation": "installation",
+    "Look": ("look", "survey"), "Verify and repair": ("repair",), "Settle": ("settle",), "Watch": ("watch",),
+    "Data": ("data",), "Installation": ("installation",),
 }  # fmt: skip
 #: Groups: commands of commands. Group → module of its declarations.
 GROUPS = {"decode": "decode", "cursor": "repair", "case": "case"}
@@ -40,8 +40,8 @@ _LogJson = Annotated[bool, typer.Option(log_json.OPTION, help=log_json.HELP)]
 def declared(name: str, group: str = "") -> type[Command]:
     """Return the declaration of a command, or of one in a group. Raises: KeyError for an unknown name."""
     section = next((title for title, names in SECTIONS.items() if name in names), "")
-    module = GROUPS[group] if group else _DECLARED[section]
-    return next(one for one in _commands_of(module) if name == one.NAME)
+    modules = (GROUPS[group],) if group else _DECLARED[section]
+    return next(one for module in modules for one in _commands_of(module) if name == one.NAME)
 
 
 def in_group(group: str) -> tuple[type[Command], ...]:

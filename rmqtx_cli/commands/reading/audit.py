@@ -16,7 +16,7 @@ from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
-from rmqtx_cli.commands.declared.look import AuditCommand, AuditOptions
+from rmqtx_cli.commands.declared.survey import AuditCommand, AuditOptions
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.options import (

@@ -15,7 +15,7 @@ from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx_cli.commands.declared.look import DiagnoseCommand
+from rmqtx_cli.commands.declared.survey import DiagnoseCommand
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.options import ProvenanceOptions
 from rmqtx_cli.output.listing import Listing

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands.all_views import all_views
-from rmqtx_cli.commands.declared.look import ExplainCommand
+from rmqtx_cli.commands.declared.survey import ExplainCommand
 from rmqtx_cli.output.page import paged
 from rmqtx_cli.pages.doc_pages import page_of
 from rmqtx_cli.pages.glossary import WordEntry, entries

@@ -9,7 +9,7 @@ import pyarrow as pa
 from rmqtx.remoting.live.lookups import pending as pending_on
 from rmqtx.remoting.live.producer_list import PRODUCERS, connected_producers, producers_table
 from rmqtx.verdicts.model.verdict_words import State
-from rmqtx_cli.commands.declared.look import ProducersCommand
+from rmqtx_cli.commands.declared.survey import ProducersCommand
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import PRODUCERS_VIEW
 from rmqtx_cli.sources.live_brokers import full_name, open_live

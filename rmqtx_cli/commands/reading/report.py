@@ -17,7 +17,7 @@ from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx.verdicts.transactions.diff import read_verdicts, verdict_file
-from rmqtx_cli.commands.declared.look import ReportCommand, ReportOptions
+from rmqtx_cli.commands.declared.survey import ReportCommand, ReportOptions
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import ProvenanceOptions

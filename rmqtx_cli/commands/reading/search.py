@@ -15,7 +15,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.store.store import Store
-from rmqtx_cli.commands.declared.look import BodiesOptions, SearchCommand, SearchOptions
+from rmqtx_cli.commands.declared.survey import BodiesOptions, SearchCommand, SearchOptions
 from rmqtx_cli.commands.decode.shared import bounds_of
 from rmqtx_cli.options.bodies import decoded_bodies, decoder_words, text_schema, with_text_bodies
 from rmqtx_cli.options.options import (

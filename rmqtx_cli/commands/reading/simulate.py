@@ -33,7 +33,7 @@ from rmqtx.verdicts.simulation.simulation_tables import (
     round_rows,
     transaction_rows,
 )
-from rmqtx_cli.commands.declared.look import RunOptions, Shown, SimulateCommand
+from rmqtx_cli.commands.declared.survey import RunOptions, Shown, SimulateCommand
 from rmqtx_cli.options.next_commands import next_lines
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.output.listing import Listing

@@ -13,7 +13,7 @@ from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.readers.store.store_roots import is_below_others_without_log, log_directories
-from rmqtx_cli.commands.declared.look import StoresCommand
+from rmqtx_cli.commands.declared.survey import StoresCommand
 from rmqtx_cli.options.configuration import configuration
 from rmqtx_cli.options.options import OutputFormat, StoreOptions
 from rmqtx_cli.output.listing import Listing
