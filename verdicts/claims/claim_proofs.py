@@ -28,14 +28,14 @@ from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.claims.log_claims import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim, LogClaims
-from rmqtx.verdicts.missing.missing_ranges import (
+from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
+from rmqtx.verdicts.missing.unfound_slots import (
     SEARCHED_BYTES_MAX,
     STALE_RUN_MIN,
     UnfoundSlot,
     are_refuted,
     stands_between_its_neighbours,
 )
-from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.
 _COMPARED = 8

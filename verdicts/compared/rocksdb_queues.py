@@ -31,7 +31,7 @@ from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, lack
 from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY, LAST_OFFSET
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
-from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot, unfound_among
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64

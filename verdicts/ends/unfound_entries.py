@@ -23,7 +23,8 @@ from rmqtx.readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
 from rmqtx.readers.queues.consume_queue import Queue
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.missing.missing_ranges import MissingBytes, UnfoundSlot
+from rmqtx.verdicts.missing.missing_ranges import MissingBytes
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 _KIND = "/".join(DIRECTORY[:2])

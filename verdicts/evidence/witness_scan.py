@@ -59,8 +59,8 @@ from rmqtx.verdicts.ends.index_ids import doubtful_ids
 from rmqtx.verdicts.ends.named_halves import IdentifiedRows
 from rmqtx.verdicts.ends.taken_numbers import half_queue_end, highest_marks
 from rmqtx.verdicts.ends.unfound_entries import unfound_entries
-from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 from rmqtx.verdicts.startup.log_cut import earliest_read, unaccepted_bodies

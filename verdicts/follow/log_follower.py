@@ -29,8 +29,8 @@ from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWi
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase, signed
 from rmqtx.verdicts.follow.segment_notes import Place, SegmentNotes
 from rmqtx.verdicts.follow.split_reader import SplitReader
-from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot
 from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 
 #: If a log grew by more than this while it was read, reading continues before anything is judged.

@@ -13,8 +13,8 @@ from rmqtx.readers.log.segment_scan import Span
 from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from rmqtx.readers.model.findings import Finding
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
-from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot
 from rmqtx.verdicts.model.marked_copies import MarkedCopy
 from rmqtx.verdicts.model.transaction import FinalRecord
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId

@@ -12,8 +12,9 @@ from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
-from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, UnfoundSlot, missing_bytes, unfound_slots
+from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, missing_bytes
 from rmqtx.verdicts.missing.split_numbers import split_numbers
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot, unfound_slots
 from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 from tests.forge.damage import queue_files
 from tests.forge.logs import Forge
