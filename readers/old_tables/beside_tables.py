@@ -29,6 +29,7 @@ from rmqtx.readers.old_tables.beside_log import (
 )
 from rmqtx.readers.old_tables.redo_log import rebuilt_offsets, redo_entries, redo_log_entries
 from rmqtx.readers.old_tables.state_table import state_table_entries
+from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, is_bundle
 
 #: The tables of a store with prepared records, by kind.
@@ -99,8 +100,6 @@ def may_have_rocksdb_halves(store: Store) -> bool:
 
 def rocksdb_state_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
     """Return the half messages in the broker's RocksDB table, with checks made, and the entry with its last offset."""
-    from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
-
     found = rocksdb_entries(store)
     findings.extend(found.findings)
     if found.entries is None:

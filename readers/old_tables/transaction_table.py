@@ -97,6 +97,33 @@ class TransactionTable:
         }
         return pa.Table.from_arrays([columns[name] for name in STATE_ENTRIES.names], schema=STATE_ENTRIES)
 
+    def with_entries(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns of TRANSACTIONS and with the rows of the database added to `state_entries`.
+
+        A row of the database belongs to the transaction with a half copy at its offset.
+        """
+        offsets_of_table = self.offsets
+        copies = batch["half_copies"]
+        offsets = pc.struct_field(pc.list_flatten(copies), "commit_log_offset")
+        owners = np.asarray(pc.list_parent_indices(copies))
+        rows = np.searchsorted(offsets_of_table, np.asarray(offsets))
+        hits = np.flatnonzero(np.isin(np.asarray(offsets), offsets_of_table))
+        if not len(hits):
+            return batch
+        groups = self.rows["producer_group"].to_pylist()
+        lists: list[list[dict[str, object]]] = [list(one or ()) for one in batch["state_entries"].to_pylist()]
+        stores = batch["store"].to_pylist()
+        for hit in hits.tolist():
+            owner, row = int(owners[hit]), int(rows[hit])
+            lists[owner].append({
+                "store": stores[owner], "kind": KIND, "key": str(offsets_of_table[row]), "value": groups[row],
+                "position_bytes": None,
+            })  # fmt: skip
+        place = batch.schema.get_field_index("state_entries")
+        changed = pa.array(lists, batch.schema.field(place).type)
+        return batch.set_column(place, batch.schema.field(place), changed)
+
+
 
 def read_transaction_table(
     address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
@@ -217,29 +244,3 @@ def column_names(address: TableAddress, engine: Engine) -> list[str]:
         raise BadRequest(
             f"{address.location} has no table {address.table}", advice="give the table with --table"
         ) from error
-
-
-def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.RecordBatch:
-    """Return rows with the columns of TRANSACTIONS and with the rows of a database added to `state_entries`.
-
-    A row of the database belongs to the transaction with a half copy at its offset.
-    """
-    copies = batch["half_copies"]
-    offsets = pc.struct_field(pc.list_flatten(copies), "commit_log_offset")
-    owners = np.asarray(pc.list_parent_indices(copies))
-    rows = np.searchsorted(table.offsets, np.asarray(offsets))
-    hits = np.flatnonzero(np.isin(np.asarray(offsets), table.offsets))
-    if not len(hits):
-        return batch
-    groups = table.rows["producer_group"].to_pylist()
-    lists: list[list[dict[str, object]]] = [list(one or ()) for one in batch["state_entries"].to_pylist()]
-    stores = batch["store"].to_pylist()
-    for hit in hits.tolist():
-        owner, row = int(owners[hit]), int(rows[hit])
-        lists[owner].append({
-            "store": stores[owner], "kind": KIND, "key": str(table.offsets[row]), "value": groups[row],
-            "position_bytes": None,
-        })  # fmt: skip
-    place = batch.schema.get_field_index("state_entries")
-    changed = pa.array(lists, batch.schema.field(place).type)
-    return batch.set_column(place, batch.schema.field(place), changed)

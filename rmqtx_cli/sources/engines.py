@@ -24,8 +24,8 @@ from rmqtx.spark_tasks.session.session import is_submitted, session
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.follow.split_reader import local_reader
 from rmqtx_cli.options.engine import EngineName, EngineOptions
+from rmqtx_cli.sources.database_table import jdbc_needs_spark
 from rmqtx_cli.sources.engine_port import StoreComparison, StoreEngine
-from rmqtx_cli.sources.opening import jdbc_needs_spark
 from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import size

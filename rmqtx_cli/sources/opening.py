@@ -1,7 +1,4 @@
-"""Opens the stores that the arguments name, and prints a line about the consistency of each.
-
-A database table of open transactions (3.2 to 4.2) is read as the options name it.
-"""
+"""Opens the stores that the arguments name, and prints a line about the consistency of each."""
 
 from __future__ import annotations
 
@@ -13,31 +10,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.api.opening import given_settings, opened_stores
-from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx.readers.old_tables.transaction_table import (
-    OFFSET,
-    PRODUCER_GROUP,
-    TABLE,
-    TableAddress,
-    TransactionTable,
-    read_transaction_table,
-    with_database_entries,
-)
 from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.outputs import refuse_inside as refuse_inside
 from rmqtx.readers.store.store import Store
 from rmqtx.readers.store.store_roots import unnamed_logs
-from rmqtx_cli.options.ledger_options import PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 from rmqtx_cli.options.options import StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
+    from rmqtx.readers.old_tables.transaction_table import TransactionTable
     from rmqtx.readers.store.store import Store
+    from rmqtx_cli.sources.database_table import DatabaseTable
     from rmqtx_cli.sources.engine_port import StoreEngine
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -129,52 +118,27 @@ def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voic
             voice.note(line)
 
 
-def address_of(options: DatabaseOptions) -> TableAddress | None:
-    """The address of the table; None without --transaction-table.
+def table_asked(options: DatabaseOptions) -> DatabaseTable | None:
+    """Return the table that the options name; None without --transaction-table.
 
     Raises: BadRequest for a user or password in the address, and for the other options without a table.
     """
-    named = {"--table": options.table, "--offset-column": options.offset_column, "--group-column": options.group_column}
-    if options.transaction_table is None:
-        if given := [name for name, value in named.items() if value is not None]:
-            raise BadRequest(f"{given[0]} needs --transaction-table", advice="add --transaction-table URL")
+    if options == DatabaseOptions():  # as nearly always
         return None
-    if holds_login(options.transaction_table):
-        raise BadRequest(
-            "--transaction-table contains a user or a password, which other users of this machine could read",
-            advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
-        )
-    address = TableAddress(
-        options.transaction_table, options.table or TABLE, options.offset_column or OFFSET,
-        options.group_column or PRODUCER_GROUP,
-    )
-    if address.is_file and not options.is_jdbc and options.table is not None:
-        raise BadRequest("--table is for databases, and --transaction-table is a file")
-    return address
+    from rmqtx_cli.sources.database_table import DatabaseTable
+
+    return DatabaseTable.of(options)
 
 
 def read_database(
     options: DatabaseOptions, stores: Sequence[Store], engine: StoreEngine | None = None
 ) -> TransactionTable | None:
-    """The table, which belongs to one broker; None without --transaction-table.
+    """Return the rows of the table, which belongs to one broker; None without --transaction-table.
 
     Raises: BadRequest, UnreadableFile.
     """
-    address = address_of(options)
-    if address is None:
-        return None
-    if len(stores) != 1:
-        raise BadRequest("--transaction-table is for one store, and several are given")
-    if not options.is_jdbc:
-        return read_transaction_table(address, stores[0].root, login=login())
-    if engine is None:
-        raise jdbc_needs_spark()
-    return engine.transaction_table(address, stores[0].root)
-
-
-def jdbc_needs_spark() -> BadRequest:
-    """Return the error for a table that only Spark can read, and a command without Spark."""
-    return BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
+    table = table_asked(options)
+    return None if table is None else table.read(stores, engine)
 
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:
@@ -183,4 +147,4 @@ def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | No
         yield from batches
         return
     for batch in batches:
-        yield with_database_entries(batch, table)
+        yield table.with_entries(batch)

@@ -17,7 +17,7 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions, TracedStoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions, SourceOptions
 from rmqtx_cli.sources.files import FileOpener
-from rmqtx_cli.sources.opening import address_of
+from rmqtx_cli.sources.opening import table_asked
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def chosen_opener(
         if asked.rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
         return FileOpener(asked.stores, files, asked.database, voice)
-    refuse_file_options(files, {**(files_only or {}), "--transaction-table": address_of(asked.database)})
+    refuse_file_options(files, {**(files_only or {}), "--transaction-table": table_asked(asked.database)})
     from rmqtx_cli.sources.brokers import BrokerOpener  # connections: files need none of them
 
     trace_topic = files.trace_topic if isinstance(files, TracedStoreOptions) else None

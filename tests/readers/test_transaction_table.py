@@ -22,7 +22,6 @@ from rmqtx.readers.old_tables.transaction_table import (
     TransactionTable,
     read_transaction_table,
     table_of,
-    with_database_entries,
 )
 from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus
@@ -149,12 +148,12 @@ def test_a_row_is_shown_with_its_transaction() -> None:
     for row, copies in zip(rows, ([copy], [], [{**copy, "commit_log_offset": 4}]), strict=True):
         row |= {"store": "s", "half_copies": copies, "state_entries": []}
     batch = pa.RecordBatch.from_pylist(rows, schema=TRANSACTIONS)
-    given = with_database_entries(batch, table_of("given", ["17", "5"], ["shop", "x"], "s"))
+    given = table_of("given", ["17", "5"], ["shop", "x"], "s").with_entries(batch)
     assert given.schema == TRANSACTIONS
     assert given["state_entries"].to_pylist() == [
         [{"store": "s", "kind": "database", "key": "17", "value": "shop", "position_bytes": None}], [], []
     ]
-    assert with_database_entries(batch, table_of("given", ["5"], ["x"], "s")) is batch
+    assert table_of("given", ["5"], ["x"], "s").with_entries(batch) is batch
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import COUNTED_COLUMNS, COUNTS_VIEW, SUMMARY, SUMMARY_COLUMNS, SUMMARY_VIEW, Summary
 from rmqtx_cli.sources.broker_logs import check_logs, read_logs
 from rmqtx_cli.sources.files import FileOpener
-from rmqtx_cli.sources.opening import address_of
+from rmqtx_cli.sources.opening import table_asked
 from rmqtx_cli.sources.proofs import Proving
 from rmqtx_cli.sources.source import Source, SourceOpener, opener_of
 from rmqtx_cli.words.say import Voice
@@ -100,7 +100,7 @@ def _not_in_folders(
         "--where": asked.where, "--flagged": asked.flagged, "--limit": asked.limit, "--summary": asked.summary,
         "--findings": asked.findings, "--fail-on": asked.fail_on, "--fields": output.fields, "--sort": output.sort,
         "--format": output.output_format not in (None, OutputFormat.PARQUET), "--broker-logs": logs.broker_logs,
-        "--transaction-table": address_of(source.database),
+        "--transaction-table": table_asked(source.database),
         "-n": source.live.namesrv, "--broker": source.live.broker,
     }  # fmt: skip
 

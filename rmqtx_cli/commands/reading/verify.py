@@ -39,12 +39,12 @@ from rmqtx_cli.output.views import VIEWS, View
 from rmqtx_cli.pages.headlines import instead_of_salvage, usable_advice, with_usable_advice
 from rmqtx_cli.sources.engine_run import EngineRun, engine_run
 from rmqtx_cli.sources.opening import (
-    address_of,
     open_stores,
     read_database,
     refuse_inside,
     say_conf_notes,
     say_consistency,
+    table_asked,
 )
 from rmqtx_cli.words.of_old_stores import fitted_rows
 from rmqtx_cli.words.say import SEVERITIES, Voice
@@ -171,7 +171,7 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
             raise BadRequest("--start-with and --broker-version exclude each other")
     if files.broker_version is not None:
         parse_version(files.broker_version)
-    if address_of(database) is not None and (depth.quick or depth.max_duration is not None):
+    if table_asked(database) is not None and (depth.quick or depth.max_duration is not None):
         advice = "leave out --quick and --max-duration"
         raise BadRequest("--transaction-table is compared with the whole log", advice=advice)
 
