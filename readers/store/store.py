@@ -16,7 +16,6 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -502,5 +501,7 @@ def open_all(places: Sequence[str], commit_log_directories: tuple[str, ...] = ()
     """
     if len(places) < 2 or not any(map(is_uri, places)):
         return [open_store(place, commit_log_directories) for place in places]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(len(places), _OPENED_AT_ONCE)) as pool:
         return list(pool.map(lambda place: open_store(place, commit_log_directories), places))

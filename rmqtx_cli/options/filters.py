@@ -19,7 +19,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.columns import Heads, Path, check_pattern, check_value, resolve
 from rmqtx_cli.words.times import parse_duration_ms, parse_time_ms
 
-_TOKEN = re.compile(
+_TOKEN = (
     r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<operator>==|!=|<=|>=|!~|=|<|>|~)"""
     r"""|(?P<bracket>[()])|(?P<word>[^\s()=<>!~"']+))"""
 )
@@ -71,9 +71,9 @@ def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
 
     Raises: BadRequest for other text.
     """
-    position = 0
+    token, position = re.compile(_TOKEN), 0
     while position < len(text.rstrip()):
-        match = _TOKEN.match(text, position)
+        match = token.match(text, position)
         if match is None:
             raise BadRequest(f"{option}: cannot parse {text[position:]!r}", advice=_HELP)
         position = match.end()

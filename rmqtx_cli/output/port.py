@@ -6,9 +6,9 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from rmqtx.readers.model.errors import BadRequest
@@ -40,6 +40,29 @@ class StreamingPort(Port, Protocol):
         """Flush everything that was written so far."""
 
 
+class _Write(Thread):
+    """A thread that writes one batch. Pools of threads take 4 ms to import, which most outputs do not need."""
+
+    def __init__(self, port: Port, batch: pa.RecordBatch) -> None:
+        super().__init__(name="rmqtx-write")
+        self._port, self._batch = port, batch
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Write the batch."""
+        try:
+            self._port.write(self._batch)
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> None:
+        """Wait until the batch is written. Raises: the error of the write."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+
 class WriteBehind:
     """A port that writes a batch in a thread while the next one is made; at most one batch is under way.
 
@@ -51,8 +74,7 @@ class WriteBehind:
     def __init__(self, port: Port) -> None:
         self._port = port
         self._is_begun = False
-        self._thread: ThreadPoolExecutor | None = None
-        self._writing: Future[None] | None = None
+        self._writing: _Write | None = None
 
     @property
     def formulas_count(self) -> int:
@@ -66,9 +88,7 @@ class WriteBehind:
             self._port.write(batch)
             return
         self._wait()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "rmqtx-write")
-        self._writing = self._thread.submit(self._port.write, batch)
+        self._writing = _Write(self._port, batch)
 
     def flush(self) -> None:
         """Flush everything that was written so far; the format can be streamed."""
@@ -89,8 +109,8 @@ class WriteBehind:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
+        if self._writing is not None:
+            self._writing.join()
 
 
 class TimestampPort:
