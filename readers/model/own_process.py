@@ -82,6 +82,7 @@ class MemoryOfScans:
 
     def __init__(self) -> None:
         self._lock, self._parts = threading.Lock(), 0
+        self._arrow: Any = None
         self._pool: Any = None
         self._threshold: tuple[int, int, int] | None = None
 
@@ -95,7 +96,7 @@ class MemoryOfScans:
             if self._parts > 1:
                 return
             if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-                self._pool = pa.default_memory_pool()
+                self._arrow, self._pool = pa, pa.default_memory_pool()
                 pa.set_memory_pool(pa.system_memory_pool())
             if 0 < gc.get_threshold()[0] < _COLLECTED_OBJECTS:  # 0: the collector is off
                 self._threshold = gc.get_threshold()
@@ -103,14 +104,12 @@ class MemoryOfScans:
 
     def end(self) -> None:
         """End a part."""
-        import pyarrow as pa
-
         with self._lock:
             self._parts -= 1
             if self._parts:
                 return
             if self._pool is not None:
-                pa.set_memory_pool(self._pool)
+                self._arrow.set_memory_pool(self._pool)
                 self._pool = None
             if self._threshold is not None:
                 gc.set_threshold(*self._threshold)

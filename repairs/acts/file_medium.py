@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.record_values import block_of
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
@@ -34,7 +35,6 @@ from rmqtx.repairs.changes.execution import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.receipts import APPEND, Receipt, Request
-from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.repairs.records.record_writer import (
     RecordDraft,
     WritingRules,

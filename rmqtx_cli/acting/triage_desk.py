@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.log.record_values import message_of
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
 from rmqtx.repairs.receipts.act_words import ActKind
-from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow
 from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx_cli.acting.plan_writing import say_refused

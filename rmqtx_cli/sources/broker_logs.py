@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqtx.readers.broker_logs.log_files import parsed_zone
-from rmqtx.readers.broker_logs.log_lines import LogReading, reading_of
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.audit.logged_events import Event, LoggedEvents
 from rmqtx.verdicts.causes.judging import Judging
 from rmqtx.verdicts.causes.strengths import CAUSES
 from rmqtx.verdicts.model.group_habits import Habits
-from rmqtx.verdicts.model.log_evidence import LogEvidence, LogGathering
+from rmqtx.verdicts.model.log_evidence import LogEvidence
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
 from rmqtx.verdicts.model.verdict_words import Strength
 from rmqtx_cli.options.source_options import LogOptions
-from rmqtx_cli.words.progress import shown
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
-from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
 
     from rmqtx.verdicts.model.reading import VerdictReading
 
-_PROBLEMS_MAX = 5
 
 @dataclass
 class BrokerLogs:
@@ -38,19 +33,6 @@ class BrokerLogs:
     evidence: dict[str, LogEvidence] = field(default_factory=dict)
     events: dict[str, LoggedEvents] = field(default_factory=dict)
     has_problems: bool = False
-
-    def add(
-        self, name: str, place: Path, zone: str | None, voice: Voice, transactions: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Read the logs of one broker."""
-        reading, gathering = reading_of(place.expanduser(), zone), LogGathering()
-        events = LoggedEvents(transactions, name)
-        with shown("reading logs", voice):
-            for _ in events.watching(gathering.watching(reading.lines())):
-                pass
-        self.evidence[name], self.events[name] = gathering.evidence(reading), events
-        self.has_problems |= bool(reading.problems)
-        _say(place, reading, sum(self.evidence[name].counts.values()), voice)
 
     def with_logs(self, facts: Mapping[str, StoreEvidence]) -> Mapping[str, StoreEvidence]:
         """Return a view of the facts of stores with the evidence of their logs; facts may still be added."""
@@ -110,7 +92,7 @@ def check_logs(options: LogOptions) -> None:
     if options.log_zone is not None:
         if not options.broker_logs:
             raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")
-        parsed_zone(options.log_zone)
+        _reading().parsed_zone(options.log_zone)
 
 
 def read_logs(
@@ -129,25 +111,14 @@ def read_logs(
         )
     found = BrokerLogs()
     for name, place in zip(names, places, strict=False):
-        found.add(name, place, options.log_zone, voice, transactions)
+        evidence, events, has_problems = _reading().read_one(name, place, options.log_zone, voice, transactions)
+        found.evidence[name], found.events[name] = evidence, events
+        found.has_problems |= has_problems
     return found
 
 
-def _say(place: Path, reading: LogReading, known_count: int, voice: Voice) -> None:
-    """Print what was read, and what could not be."""
-    for line in _lines(place, reading, known_count):
-        voice.note(line)
-    for problem in reading.problems[:_PROBLEMS_MAX]:
-        voice.note(f"warning: {problem}")
-    if len(reading.problems) > _PROBLEMS_MAX:
-        voice.note(f"warning: {len(reading.problems) - _PROBLEMS_MAX} more log files could not be read")
+def _reading() -> ModuleType:
+    """Return the module that reads logs; few commands are given any."""
+    from rmqtx_cli.sources import log_reading
 
-
-def _lines(place: Path, reading: LogReading, known_count: int) -> Iterator[str]:
-    files, lines = count(len(reading.files), "file"), count(reading.lines_count, "line")
-    yield f"broker logs {place}: {files}, {lines}, {known_count} of them about transactions or the check"
-    if reading.covered_ms:
-        first, last = min(span[0] for span in reading.covered_ms), max(span[1] for span in reading.covered_ms)
-        yield f"transaction.log from {time_text(first)} to {time_text(last)}; {reading.zone_note}"
-    else:
-        yield f"no transaction.log could be read: answers and missing producers are unknown; {reading.zone_note}"
+    return log_reading

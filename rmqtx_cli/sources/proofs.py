@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.verdicts.proofs.writing import Choose, ProofWriter
 from rmqtx_cli.output.streams import PRIVATE, written_whole
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.sources.opening import refuse_inside
@@ -18,6 +17,7 @@ from rmqtx_cli.words.text import count, size
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.model.reading import VerdictReading
+    from rmqtx.verdicts.proofs.writing import Choose
     from rmqtx_cli.words.say import Voice
 
 
@@ -43,6 +43,8 @@ class Proving:
         if not isinstance(source, FileSource):
             raise BadRequest("--proof is for files, not for live brokers")
         refuse_inside(self.file, source.stores)
+        from rmqtx.verdicts.proofs.writing import ProofWriter  # with trees of hashes: few commands write a proof
+
         with written_whole(self.file, mode=PRIVATE) as stream:
             out = gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) if self.file.suffix == ".gz" else stream
             writer = ProofWriter(

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.words import log_json
@@ -64,10 +65,15 @@ def counted(what: str, voice: Voice) -> Iterator[CountBar | log_json.Progress | 
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rmqtx_cli.words.rich_bars import counting
-
-    with _on_terminal(counting()) as bar:
+    with _on_terminal(_rich_bars().counting()) as bar:
         yield CountBar(bar, bar.add_task(what, total=None))
+
+
+def _rich_bars() -> ModuleType:
+    """Return the module that makes bars, which loads rich."""
+    from rmqtx_cli.words import rich_bars
+
+    return rich_bars
 
 
 @contextmanager
@@ -89,9 +95,7 @@ def shown(what: str, voice: Voice) -> Iterator[Bar | log_json.Progress | None]:
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
-    from rmqtx_cli.words.rich_bars import of_bytes
-
-    with _on_terminal(of_bytes()) as bar:
+    with _on_terminal(_rich_bars().of_bytes()) as bar:
         yield Bar(bar, bar.add_task(what, total=None), what)
 
 

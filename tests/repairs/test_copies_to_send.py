@@ -9,11 +9,11 @@ import pytest
 
 from rmqtx.readers.log.properties import ORIGIN
 from rmqtx.readers.log.record_layout import BORN_V6, COMMIT, COMPRESSED, PREPARED, ROLLBACK, STORE_V6
+from rmqtx.readers.log.record_values import block_of
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.acts.send_medium import copy_to_send
 from rmqtx.repairs.acts.situation import NamedRecord, named_record
-from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.verdicts.model.marked_copies import copies_in
 from tests.forge.records import Message
 

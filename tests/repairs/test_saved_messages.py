@@ -13,10 +13,11 @@ import pytest
 
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.log.record_values import message_of
 from rmqtx.readers.model.errors import FormatError, UnwritableFile
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.repairs.receipts.receipts import new_receipt_id
-from rmqtx.repairs.receipts.saved_messages import message_of, save_message
+from rmqtx.repairs.receipts.saved_messages import save_message
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge.stores import copy_of

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
+from rmqtx.readers.log.record_values import message_of
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.broker_conf import read_expire_ms
-from rmqtx.repairs.receipts.saved_messages import message_of
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.strengths import with_causes

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.log.record_values import message_of
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.named_copies import reader_of
-from rmqtx.repairs.receipts.saved_messages import message_of
 from tests.brokers import corpus
 from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.stage import TOPIC, Stage
