@@ -26,6 +26,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
 from rmqtx.repairs.receipts.act_words import STANDINGS, ActOutcome, StandingWord
 from rmqtx.repairs.receipts.receipts import RECHECK_FORM, Receipt, Recheck, receipt_of
+from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.verdicts.export.folder import on_disk
 
 JOURNAL_VERSION = 1
@@ -255,17 +256,3 @@ def _without_times(value: Any) -> Any:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def state_directory() -> Path:
-    """Directory of the receipts, and of the state that `check` and `verify` keep for their next runs.
-
-    RMQTX_STATE_DIR, else rmqtx in XDG_STATE_HOME, which is ~/.local/state by default.
-    """
-    own = os.environ.get("RMQTX_STATE_DIR")
-    if own:
-        return Path(own).absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification: a relative path must be ignored.
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "rmqtx"

@@ -17,7 +17,7 @@ import rmqtx
 from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.readers.store.broker_conf import conf_notes, read_broker_conf
 from rmqtx.readers.store.broker_settings import settings_of_conf
-from rmqtx.repairs.receipts.journal import state_directory
+from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen, store_seen
 from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx.spark_tasks.session.java import find_java

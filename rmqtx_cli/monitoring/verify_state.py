@@ -12,7 +12,7 @@ import pyarrow as pa
 from rmqtx.readers.model.declared_json import JsonForm, needed
 from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.storage.places import identity_of
-from rmqtx.repairs.receipts.journal import state_directory
+from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.verdicts.verify.time_budget import verify_within
 from rmqtx_cli.output.streams import written_whole
 from rmqtx_cli.words.say import Voice

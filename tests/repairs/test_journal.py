@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import UnwritableFile
 from rmqtx.repairs.receipts.act_words import OUTCOMES, ActKind, ActOutcome, StandingWord
-from rmqtx.repairs.receipts.journal import Journal, state_directory
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt, Recheck
+from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
 

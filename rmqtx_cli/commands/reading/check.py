@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from rmqtx.readers.model.errors import BadRequest, RmqtxError, UnwritableFile
-from rmqtx.repairs.receipts.journal import state_directory as default_directory
+from rmqtx.repairs.receipts.state_directory import state_directory as default_directory
 from rmqtx_cli.commands.declared.watch import CheckCommand, CheckFormat, ThresholdOptions
 from rmqtx_cli.monitoring.judge import Outcome, Thresholds, judge
 from rmqtx_cli.monitoring.measure import measure
