@@ -51,8 +51,9 @@ from rmqtx.repairs.records.record_writer import (
 from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.final_record import FinalRecord
 from rmqtx.verdicts.model.marked_copies import with_delivered_copies
-from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.transaction import Copy, OpMark, Transaction
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
 #: Records as people read them, by their names in receipts.

@@ -27,7 +27,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import ActConditions, Situation
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
-from rmqtx.verdicts.model.transaction import EVIDENCE, Transaction
+from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import EVIDENCE
 
 _TABLE_CODES = ("table-", "redo-")
 #: Findings of the whole store; their effect on a transaction is in its state, or in findings at its own slots.

@@ -30,8 +30,7 @@ from rmqtx.repairs.acts.situation import OPEN_OR_DROPPED, ActRequest, Situation
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.check_rules import is_expired
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-from rmqtx.verdicts.model.verdict_words import Advice, State
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, Advice, State
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 

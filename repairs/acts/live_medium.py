@@ -40,9 +40,10 @@ from rmqtx.repairs.acts.situation import (
 )
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.check.state import first_read
+from rmqtx.verdicts.model.final_record import FinalRecord
 from rmqtx.verdicts.model.marked_copies import OVER, copies_in
 from rmqtx.verdicts.model.trace_evidence import Traces
-from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.transaction import OpMark, Transaction
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000

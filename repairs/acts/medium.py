@@ -10,7 +10,8 @@ from typing import Protocol
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt
-from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.final_record import FinalRecord
+from rmqtx.verdicts.model.transaction import OpMark, Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rmqtx.repairs.acts.situation import ActRequest, Situation
 from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind
 from rmqtx.repairs.records.record_writer import has_readable_body
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, State
 
 #: Why a guard refuses, with the evidence, and what to do instead; None where it does not refuse.
 Found = tuple[str, str] | None

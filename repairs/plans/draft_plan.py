@@ -30,7 +30,8 @@ from rmqtx.repairs.receipts.plan_file import WRITTEN_BY, Plan, PlanCursor, PlanS
 from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
 from rmqtx.repairs.receipts.receipts import Receipt, whoever
 from rmqtx.verdicts.audit.provenance import Provenance, StoreProvenance, tool
-from rmqtx.verdicts.model.transaction import WITNESS_KINDS, Copy, Transaction, newest_first
+from rmqtx.verdicts.model.transaction import Copy, Transaction, newest_first
+from rmqtx.verdicts.model.verdict_words import WITNESS_KINDS
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 

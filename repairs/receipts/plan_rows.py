@@ -7,7 +7,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PlanCursor, PlanStore, RecordPlace, Step, StepWitness
 from rmqtx.verdicts.audit.provenance import StoreProvenance
-from rmqtx.verdicts.model.transaction import WITNESS_KINDS, Transaction
+from rmqtx.verdicts.model.transaction import Transaction
+from rmqtx.verdicts.model.verdict_words import WITNESS_KINDS
 
 #: Columns of a witness's place.
 PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")

@@ -16,7 +16,8 @@ from rmqtx.repairs.receipts.act_words import NOTHING_SENT, OF_SETTINGS, ActKind,
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import SEND, SET_CURSOR, Receipt, Recheck, whoever
-from rmqtx.verdicts.model.transaction import Copy, FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.final_record import FinalRecord
+from rmqtx.verdicts.model.transaction import Copy, OpMark, Transaction
 from rmqtx.verdicts.model.verdict_words import State
 
 _Kind = TypeVar("_Kind", Copy, OpMark, FinalRecord)

@@ -30,7 +30,8 @@ from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_effects import CheckCursor, Effects
 from rmqtx.repairs.stand_in.answer_source import AnswerSource, GivenAnswer
 from rmqtx.repairs.stand_in.answer_table import Task
-from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.final_record import FinalRecord
+from rmqtx.verdicts.model.transaction import Transaction
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
 #: A guard of a stand-in alone: other acts name their transactions.

@@ -19,7 +19,7 @@ from rmqtx.spark_tasks.session.schemas import spark_schema
 from rmqtx.spark_tasks.session.tasks import shuffles_of, working
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.transaction import EVIDENCE
+from rmqtx.verdicts.model.verdict_words import EVIDENCE
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, NARROW, different
 
 if TYPE_CHECKING:

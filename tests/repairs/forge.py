@@ -12,7 +12,8 @@ from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt, Request
-from rmqtx.verdicts.model.transaction import FinalRecord, OpMark, Transaction
+from rmqtx.verdicts.model.final_record import FinalRecord
+from rmqtx.verdicts.model.transaction import OpMark, Transaction
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000

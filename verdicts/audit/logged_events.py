@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from rmqtx.readers.traces.trace_lines import TraceKind
-from rmqtx.verdicts.model.transaction import EVIDENCE
-from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.verdict_words import EVIDENCE, State
 
 if TYPE_CHECKING:
     from rmqtx.readers.broker_logs.log_lines import LogLine

@@ -23,7 +23,7 @@ from rmqtx.verdicts.check.check_rules import age_may_equal, is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx.verdicts.model.marked_copies import FileCopies, MarkedCopies
 from rmqtx.verdicts.model.trace_evidence import Traces, trace_evidence
-from rmqtx.verdicts.model.transaction import EVIDENCE
+from rmqtx.verdicts.model.verdict_words import EVIDENCE
 from rmqtx.verdicts.model.witnesses import originals
 
 TIMELINE = pa.schema(

@@ -33,7 +33,7 @@ from rmqtx.verdicts.follow.checkpoint_db import JOINED_WORDS, VERDICT_COLUMNS, F
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
-from rmqtx.verdicts.model.transaction import EVIDENCE
+from rmqtx.verdicts.model.verdict_words import EVIDENCE
 from rmqtx.verdicts.model.witnesses import tied_groups
 
 #: Transactions that are judged at once.

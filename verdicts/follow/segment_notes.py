@@ -15,8 +15,8 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.verdicts.evidence.witness_scan import SplitFacts
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers
 from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot
+from rmqtx.verdicts.model.final_record import FinalRecord
 from rmqtx.verdicts.model.marked_copies import MarkedCopy
-from rmqtx.verdicts.model.transaction import FinalRecord
 from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
 _COPY = [*(needed(name, pa.string()) for name in ("identity", "message_id", "origin")), *struct_of(FinalRecord)]

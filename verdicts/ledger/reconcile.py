@@ -23,8 +23,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, scatter
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.verdicts.model.marked_copies import REDELIVERED
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-from rmqtx.verdicts.model.verdict_words import Advice, State
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, Advice, State
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,11 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.store.store import Store, is_bundle
-from rmqtx.verdicts.model.transaction import FinalRecord, Transaction
+from rmqtx.verdicts.model.final_record import FinalRecord
 from rmqtx.verdicts.model.verdict_words import Advice, State
+
+if TYPE_CHECKING:
+    from rmqtx.verdicts.model.transaction import Transaction
 
 #: How much of a log is scanned for copies that the index does not cover.
 _SCANNED_BYTES_MAX = 64 << 20

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, rows_where
 from rmqtx.readers.model.findings import Finding
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-from rmqtx.verdicts.model.verdict_words import Advice, AnswerEffect, NextEvent, State
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, Advice, AnswerEffect, NextEvent, State
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000

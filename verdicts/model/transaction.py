@@ -10,16 +10,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from rmqtx.verdicts.model.verdict_words import Advice, AnswerEffect, NextEvent, State
-
-#: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
-OPEN_AGAIN_FLAG = "open_after_decision"
-#: The columns with the records of a transaction, and the kind of a witness in each.
-WITNESS_KINDS = {
-    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
-    "discard_copies": "discard_copy",
-}  # fmt: skip
-EVIDENCE = tuple(WITNESS_KINDS)
+from rmqtx.verdicts.model.final_record import FinalRecord
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, Advice, AnswerEffect, NextEvent, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +36,6 @@ class OpMark:
     commit_log_offset: int
     half_queue_offset: int | None
     store_time_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinalRecord:
-    """A COMMIT record.
-
-    Units: `prepared_transaction_offset`: commit-log offset of the copy that the decision names; None if not known.
-    """
-
-    store: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    commit_log_offset: int
-    store_time_ms: int
-    prepared_transaction_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

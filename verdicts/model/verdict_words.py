@@ -8,6 +8,14 @@ from enum import StrEnum
 CLOCK_FLAGS = ("expires_soon", "expired")
 #: The cause that monitoring counts by itself: a producer decided, and the broker has no record of it.
 LOST_ON_THE_WAY = "decision-lost-on-the-way"
+#: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
+OPEN_AGAIN_FLAG = "open_after_decision"
+#: The columns with the records of a transaction, and the kind of a witness in each.
+WITNESS_KINDS = {
+    "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
+    "discard_copies": "discard_copy",
+}  # fmt: skip
+EVIDENCE = tuple(WITNESS_KINDS)
 
 
 class State(StrEnum):

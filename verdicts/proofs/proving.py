@@ -23,7 +23,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
-from rmqtx.verdicts.model.transaction import WITNESS_KINDS
+from rmqtx.verdicts.model.verdict_words import WITNESS_KINDS
 from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import VALUES, ProofReader, ProofVerdict, ProofWitness, ShownSetting, StoreFacts
 from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS, leaves_of, settings_shown, small_files

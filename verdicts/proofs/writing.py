@@ -29,8 +29,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, Store
 from rmqtx.verdicts.audit.provenance import small_file_facts, tool
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.transaction import WITNESS_KINDS
-from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.verdict_words import WITNESS_KINDS, State
 from rmqtx.verdicts.proofs import proof_file
 from rmqtx.verdicts.proofs.proof_file import (
     PROOF_VERSION,

@@ -20,7 +20,7 @@ from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.identities import identity_hashes, partition_of
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.readers.storage.temporary import RunFolder
-from rmqtx.verdicts.model.transaction import EVIDENCE
+from rmqtx.verdicts.model.verdict_words import EVIDENCE
 
 CHANGES: dict[str, str] = {
     "appeared": "it is in the second audit only",

@@ -19,9 +19,8 @@ from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPICS
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
 from rmqtx.verdicts.model.predicted import Event
-from rmqtx.verdicts.model.transaction import EVIDENCE
 from rmqtx.verdicts.model.verdict_inputs import StoreView
-from rmqtx.verdicts.model.verdict_words import Advice, State
+from rmqtx.verdicts.model.verdict_words import EVIDENCE, Advice, State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.design_tables import state_entries_of

@@ -17,8 +17,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.causes.strengths import have_causes
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.reading import VerdictReading
-from rmqtx.verdicts.model.transaction import OPEN_AGAIN_FLAG
-from rmqtx.verdicts.model.verdict_words import State
+from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.commands.declared.look import PendingCommand, PendingOptions
 from rmqtx_cli.options.next_commands import next_line
