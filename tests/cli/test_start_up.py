@@ -71,18 +71,6 @@ def test_a_command_loads_only_what_it_needs(
     assert not loaded & {*NEEDLESS, *also}
 
 
-@pytest.mark.parametrize("command", ["pending", "check"])
-def test_a_command_makes_dataclasses_with_shared_functions(
-    command: str, corpus_store: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """Each class of the standard library's decorator costs 0.15 ms more, and a command makes 200."""
-    loaded = modules_after_command(command, str(corpus_store("common-5.3.3")), RMQTX_STATE_DIR=str(tmp_path))
-    own = [importlib.import_module(name) for name in sorted(loaded) if name.startswith(("rmqtx.", "rmqtx_cli."))]
-    standard = {one.__name__ for one in own if getattr(one, "dataclass", None) is dataclasses.dataclass}
-    # The kinds of findings are below the other modules.
-    assert standard == {"rmqtx.readers.finding_kinds.kind"}
-
-
 def test_no_import_converts_with_pyarrow() -> None:
     """Pyarrow looks for pandas at its first conversion, which takes longer than all other imports together."""
     program = (
