@@ -31,7 +31,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Columns that an end copies from its half beside the identity.
@@ -82,6 +82,15 @@ class IdentifiedRows:
         is_settled, _ = self._settled_by(self.integers(named_by), halves)
         return self._offsets[is_settled]
 
+    def decisions(self) -> tuple[Int64s, Int64s, UInt64s]:
+        """Return the half copies that are commits of other records: they name none of these half copies."""
+        places, named = self._offsets, self.integers("named_commit_log_offset")
+        is_half = self._each(lambda rows: pc.equal(rows["topic"], HALF_TOPIC))
+        is_other: Bools = named != NO_PLACE
+        if is_other.any():
+            is_other &= ~np.isin(named, places[is_half])
+        return places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)
+
     def _settled_by(self, named: Int64s, halves: IdentifiedRows) -> tuple[Bools, Bools]:
         """Whether each end names a half copy with the same values, and whether one with other values."""
         settled, contradicted = np.zeros(len(named), np.bool_), np.zeros(len(named), np.bool_)
@@ -114,6 +123,24 @@ def identified_rows(batches: list[pa.RecordBatch]) -> IdentifiedRows:
     """Return half copies or ends with the hashes of their identities."""
     hashes = [identity_hashes(identities(rows)) for rows in batches]
     return IdentifiedRows(batches, np.concatenate([np.empty(0, np.uint64), *hashes]))
+
+
+def unmatched_ends(
+    halves: IdentifiedRows, finals: IdentifiedRows, offset_marks: IdentifiedRows
+) -> tuple[Int64s, Int64s, UInt64s]:
+    """Return the ends of a split that must be examined: those that do not name a half copy of their own in it.
+
+    A commit of a diverted half message goes to the half topic, so halves may be decisions too: on a record of another
+    topic, whose queue offset is then in the op.
+    Shape: places of the ends, the offsets that they name, and hashes as in `SplitFacts`.
+    """
+    unmatched = [
+        finals.unmatched("prepared_transaction_offset", halves),
+        offset_marks.unmatched("half_commit_log_offset", halves),
+        halves.decisions(),
+    ]
+    offsets, named_offsets, hashes = (np.concatenate(parts) for parts in zip(*unmatched, strict=True))
+    return offsets, named_offsets, hashes
 
 
 def doubtful_number(

@@ -39,7 +39,7 @@ from rmqtx.readers.log.torn_properties import (
     torn_witnesses,
     unreadable_copies,
 )
-from rmqtx.readers.log.transaction_records import NO_PLACE, witnesses_of
+from rmqtx.readers.log.transaction_records import witnesses_of
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
@@ -56,7 +56,7 @@ from rmqtx.verdicts.compared.checked_queues import CheckedClaims
 from rmqtx.verdicts.compared.queue_claims import QueueParts
 from rmqtx.verdicts.compared.rocksdb_queues import unfound_rocksdb_slots
 from rmqtx.verdicts.ends.index_ids import doubtful_ids
-from rmqtx.verdicts.ends.named_halves import IdentifiedRows
+from rmqtx.verdicts.ends.named_halves import IdentifiedRows, unmatched_ends
 from rmqtx.verdicts.ends.taken_numbers import half_queue_end, highest_marks
 from rmqtx.verdicts.ends.unfound_entries import unfound_entries
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
@@ -211,8 +211,10 @@ def scan_witnesses(split: Split, past_ms: int | None, *, with_copies: bool = Fal
     facts.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
     facts.has_op_messages = any(batch.num_rows for batch in ops)
     facts.last_op_offset = int(column([*ops, *result.offset_marks], "commit_log_offset").max(initial=-1))
-    _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
+    facts.unmatched_offsets, facts.unmatched_named_offsets, facts.unmatched_hashes = unmatched_ends(
+        *(IdentifiedRows(witnesses[name], result.hashes[name]) for name in ("halves", "finals", "offset_marks"))
+    )
     facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     facts.numbers = split_numbers(split.store, *_of_half_queue(result), *facts.offsets)
     if past_ms is None:
@@ -291,33 +293,6 @@ def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
     """Return a column of all batches as native integers; 0 for null."""
     parts = [int64s(rows[name], 0) for rows in batches]
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _find_unmatched_ends(result: SplitWitnesses) -> None:
-    """Find the ends that must be examined: those that do not name a half copy of their own in this split.
-
-    A commit of a diverted half message goes to the half topic, so halves may be decisions too: on a record of another
-    topic, whose queue offset is then in the op.
-    """
-    halves = IdentifiedRows(result.halves, result.hashes["halves"])
-    finals = IdentifiedRows(result.finals, result.hashes["finals"])
-    marks = IdentifiedRows(result.offset_marks, result.hashes["offset_marks"])
-    unmatched = [
-        finals.unmatched("prepared_transaction_offset", halves),
-        marks.unmatched("half_commit_log_offset", halves),
-    ]
-    places = halves.integers("commit_log_offset")
-    named = halves.integers("named_commit_log_offset")
-    here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
-    is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = named != NO_PLACE
-    if is_other.any():
-        is_other &= ~np.isin(named, places[is_half])
-    unmatched.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
-    facts = result.facts
-    facts.unmatched_offsets, facts.unmatched_named_offsets, facts.unmatched_hashes = (
-        np.concatenate(parts) for parts in zip(*unmatched, strict=True)
-    )
 
 
 def _of_half_queue(result: SplitWitnesses) -> tuple[Int64s, Int64s]:

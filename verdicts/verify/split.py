@@ -20,11 +20,13 @@ from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
 from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, unreadable_copies
+from rmqtx.readers.log.transaction_records import witnesses_of
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts
+from rmqtx.verdicts.ends.named_halves import identified_rows, unmatched_ends
 from rmqtx.verdicts.ends.taken_numbers import half_queue_end
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
@@ -50,7 +52,8 @@ class VerifiedSplit:
            reading. `first`, `last`: offset and time of the first and last record with a possible time.
            `older_offsets`: records of designs before 4.3. `is_unread`: not read for lack of time, nothing is known.
            `checkpoint_values`: the times and offsets of the checkpoint that a record of the split has. `numbers`: the
-           queue offsets of the half messages of half queue 0.
+           queue offsets of the half messages of half queue 0. `ends`: rows (decision, place that it names) of those
+           that name no half copy of their own in the split, without those with a damaged header.
     """
 
     damaged: Int64s
@@ -71,6 +74,11 @@ class VerifiedSplit:
     index: IndexPart = field(default_factory=IndexPart)
     old_records: OldRecords = field(default_factory=OldRecords.none)
     numbers: SplitNumbers = field(default_factory=SplitNumbers)
+    ends: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+
+
+#: The witnesses of which decisions and the half copies that they name are.
+_NAMED = ("halves", "finals", "offset_marks")
 
 
 class SplitWork:
@@ -90,6 +98,8 @@ class SplitWork:
         self._older: list[Int64s] = []
         self._old: list[OldRecords] = []
         self._halves: list[tuple[Int64s, Int64s]] = [(_none(), _none())]
+        self._reported: list[int] = []
+        self._named: dict[str, list[pa.RecordBatch]] = {name: [] for name in _NAMED}
         self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
@@ -109,6 +119,8 @@ class SplitWork:
                 begin, length = finding.position_bytes, finding.length_bytes or 0
                 self._breaks.append(np.array([[begin, begin + length]], np.int64))
                 doubtful.append(begin)
+            if finding.code == "record-header" and finding.commit_log_offset is not None:
+                self._reported.append(finding.commit_log_offset)
             yield finding
         if doubtful:  # what an audit says about half messages among them
             yield from unreadable_copies(block.take(np.isin(block.positions, doubtful)), self._store.root)
@@ -122,6 +134,9 @@ class SplitWork:
             self._old.append(OldRecords.of_block(block))
         halves = block.take(block.topic_is(HALF_TOPIC) & (block.header("queue_id") == 0))
         self._halves.append((halves.commit_log_offsets, halves.header("queue_offset").astype(np.int64)))
+        found = witnesses_of(block, self._store.root)
+        for name in self._named.keys() & found.keys():
+            self._named[name].append(found[name])
         is_op = block.topic_is(OP_TOPIC)
         if is_op.any():
             ops = ops_of(block.take(is_op), self._store.root)
@@ -178,6 +193,9 @@ class SplitWork:
         known.old_records = OldRecords.joined(self._old)
         offsets, numbers = (np.concatenate(columns) for columns in zip(*self._halves, strict=True))
         known.numbers = split_numbers(self._store, offsets, numbers, *self._split.offsets)
+        decisions, places, _ = unmatched_ends(*(identified_rows(self._named[name]) for name in _NAMED))
+        is_new = ~np.isin(decisions, np.array(self._reported, np.int64))
+        known.ends = np.stack([decisions, places], axis=1)[is_new]
         known.queues = self._queues.compared()
         known.index = self._index.compared(self._split.offsets[0])
         return known

@@ -44,10 +44,12 @@ from rmqtx.verdicts.compared.losses import with_losses
 from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
+from rmqtx.verdicts.ends.end_records import examined_ends
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.simulation.next_start import known_start, starting_findings, still_beyond
 from rmqtx.verdicts.startup.findings import start_findings
@@ -70,7 +72,7 @@ from rmqtx.verdicts.verify.store_files import (
 QUICK, DEFAULT, FULL = "quick", "default", "full"
 #: What a level does not read.
 NOT_EXAMINED: dict[str, str] = {
-    QUICK: "bodies, properties, and all but the last slots and index entries",
+    QUICK: "bodies, properties, the records that decisions name, and all but the last slots and index entries",
     DEFAULT: "the content of compressed bodies, and whether all properties can be read",
     FULL: "",
 }
@@ -137,6 +139,7 @@ class Verify:
         yield from _log_findings(store, splits, backwards)
         if not (is_quick or is_partial):
             yield from _number_findings(store, splits)
+            yield from _end_findings(store, splits, ranges)
         yield from _rocksdb_findings(store, ranges, is_quick=is_quick, is_partial=is_partial)
         queues = QueueComparison(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
@@ -221,6 +224,21 @@ def _number_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Find
     """Return half queue offsets that several half messages have; other slots and records are compared elsewhere."""
     numbers = half_numbers(store, [split.numbers for split in splits], plan_splits([store]), None)
     yield from (found for found in number_findings(store, numbers) if found.code == "half-number-taken")
+
+
+def _end_findings(store: Store, splits: list[VerifiedSplit], ranges: LogRanges) -> Iterator[Finding]:
+    """Return decisions that name no half message, and what they contradict of it; slots are compared elsewhere.
+
+    A name in damaged bytes may be right.
+    """
+    offsets, named = np.concatenate([split.ends for split in splits]).T if splits else np.empty((2, 0), np.int64)
+    damaged = [MissingRange(store.root, begin, end, "damaged") for begin, end in ranges.damaged.tolist()]
+    try:
+        examined = examined_ends(store, offsets, named, missing=damaged)
+    except SourceError as error:
+        yield Finding(store.root, "unreadable-file", error.file, error.position_bytes, actual=str(error))
+        return
+    yield from (found for found in examined.findings if found.code != "slot-mismatch")
 
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.log.record_layout import AT, COMMIT, TRANSACTION_MASK
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.verify.verify import FULL, QUICK
@@ -53,6 +53,34 @@ def test_a_byte_of_a_body(copy: Path, topic: str, code: str) -> None:
     record, length = records_in(file)[number]
     row = the_one(findings(copy))
     assert (row["code"], row["file"], row["position_bytes"], row["length_bytes"]) == (code, str(file), record, length)
+    assert findings(copy, QUICK) == []
+
+
+def test_a_word_that_a_decision_repeats(copy: Path) -> None:
+    """No checksum and no queue has the producer group; a COMMIT record repeats that of its half message."""
+    file = log_files(copy)[0]
+    halves = [place for place, _ in records_in(file) if topic_of(file, place) == HALF_TOPIC.encode()]
+    found = []
+    for place in halves[:20]:
+        damage.flip_byte(file, file.read_bytes().index(b"PGROUP\x01", place) + len(b"PGROUP\x01"))
+        rows = findings(copy)
+        assert {row["code"] for row in rows} <= {"words-contradict"}
+        assert sorted(map(str, findings(copy, split_bytes=499))) == sorted(map(str, rows))
+        assert findings(copy, QUICK) == []
+        found += rows
+        damage.flip_byte(file, file.read_bytes().index(b"PGROUP\x01", place) + len(b"PGROUP\x01"))
+    assert len(found) > 3
+
+
+def test_a_decision_that_names_no_record(copy: Path) -> None:
+    file = log_files(copy)[0]
+    data = file.read_bytes()
+    kinds = {place: int.from_bytes(data[place + AT["sys_flag"] :][:4], "big") for place, _ in records_in(file)}
+    commit = next(place for place, kind in kinds.items() if kind & TRANSACTION_MASK == COMMIT)
+    damage.flip_byte(file, commit + AT["prepared_transaction_offset"] + 7)
+    row = the_one(findings(copy))
+    assert (row["code"], row["position_bytes"]) == ("end-names-nothing", commit)
+    assert findings(copy, split_bytes=499) == [row]
     assert findings(copy, QUICK) == []
 
 
