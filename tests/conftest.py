@@ -33,9 +33,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # Without pyspark, as in `make test-lowest`, no module of Spark asks for the moment.
 _MOMENTS = [place for place in MOMENTS if "spark" not in place or find_spec("pyspark")]
 
-# What a script starts with `&` ignores Ctrl-C, and so would every program that a test starts and interrupts.
+# What a script starts with `&` ignores Ctrl-C, and what nohup starts SIGHUP, and so would every program that a test
+# starts and interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)
