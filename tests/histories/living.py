@@ -162,10 +162,13 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
     lacks = any(one.code in ("entries-unread", "dispatch-ahead") for one in audited.findings)
     # Of one half message in another slot than its number, files do not show which of the two is damaged.
-    lacks |= any(one.code == "slot-mismatch" for one in read.findings)
+    is_doubtful = any(one.code == "slot-mismatch" for one in read.findings)
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
-        yield what, *_both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks)
+        if is_doubtful:
+            of_half_queue = [row for row in of_half_queue if row["state"] != "UNDECIDABLE"]
+        both = _both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks or is_doubtful)
+        yield what, *both
         # How often: the wire has less, and rmqtx says so.
         names = {row["transaction_id"] for row in of_half_queue if row["state"] != "UNDECIDABLE"}
         for _ in names.intersection(row["transaction_id"] for row in said if row["state"] == "UNDECIDABLE"):
@@ -198,11 +201,11 @@ def _both(
 ) -> tuple[str, str]:
     """Both answers.
 
-    `is_incomplete`: the broker did not return some records, and rmqtx says so: only certain states count.
+    `is_incomplete`: one of them lacks records, and rmqtx says so: only certain states count.
     """
     said, wanted = _comparable(live, broker_root), _comparable(files, root)
     if is_incomplete:
-        by_name = {row["transaction_id"]: row["state"] for row in wanted if row["state"] != "UNDECIDABLE"}
+        by_name = {row["transaction_id"]: row["state"] for row in wanted}
         certain = {row["transaction_id"]: row["state"] for row in said if row["state"] != "UNDECIDABLE"}
         return json.dumps(certain), json.dumps({name: by_name.get(name, state) for name, state in certain.items()})
     for one, other in zip(said, wanted, strict=False):
