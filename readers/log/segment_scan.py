@@ -133,8 +133,8 @@ def walk(
     is_wrong = (magics != MAGIC_V1) & (magics != MAGIC_V2)
     is_wrong |= integers_at(buffer, places + AT["commit_log_offset"], ">i8") != base_offset + places
     if is_wrong.any():
-        position = starts[int(is_wrong.argmax())]
-        places = places[: int(is_wrong.argmax())]
+        first = int(is_wrong.argmax())
+        return places[:first], starts[first]
     return places, position
 
 

@@ -77,7 +77,7 @@ class VerifiedSplit:
     ends: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
 
-#: The witnesses of which decisions and the half copies that they name are.
+#: The kinds of witnesses: half copies, and the decisions that name them.
 _NAMED = ("halves", "finals", "offset_marks")
 
 
