@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
+from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout
 from rmqtx.readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS, UnitLog, UnitRuns, Units, gaps_as, misnamed, used_end
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
 
 SLOT = Layout(
@@ -113,6 +115,15 @@ def _is_usable(slots: Slots) -> Bools:
     return are_sound(slots) | are_filler(slots)
 
 
+_Bounds = tuple[int, int, bool, tuple[Finding, ...]]
+
+
+@remembered
+def _known_bounds(_: Store) -> dict[tuple[str, int, str], _Bounds]:
+    """Return where to keep the bounds of a store's queues: a command opens a queue ten times."""
+    return {}
+
+
 class Queue:
     """One consume queue, to read some of its slots; only the requested slots are read.
 
@@ -142,11 +153,25 @@ class Queue:
         self.has_bytes_after_end = False
         if self.exists:
             self.first_offset = self._files.first
-            self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
-            self.min_offset = self.offset_of(store.log_begin_offset)
-            # An impossible slot right before `min_offset` did not expire: it may be the first slot.
-            for first, slots in self._blocks(max(self.first_offset, self.min_offset - 1), self.min_offset):
-                self._report(first, ~(are_sound(slots) | are_filler(slots)))
+            known, place = _known_bounds(store), (topic, queue_id, kind)
+            if place not in known:
+                known[place] = self._bounds(store.log_begin_offset)
+            self.max_offset, self.min_offset, self.has_bytes_after_end, of_bounds = known[place]
+            self.findings.extend(of_bounds)
+
+    def _bounds(self, log_begin_offset: int) -> _Bounds:
+        """Return the end and the least number, whether bytes follow the end, and the findings of the search for these.
+
+        Raises: UnreadableFile, FileChanged.
+        """
+        self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
+        min_offset, before = self.offset_of(log_begin_offset), len(self.findings)
+        # An impossible slot right before `min_offset` did not expire: it may be the first slot.
+        for first, slots in self._blocks(max(self.first_offset, min_offset - 1), min_offset):
+            self._report(first, ~(are_sound(slots) | are_filler(slots)))
+        found = tuple(self.findings[before:])
+        del self.findings[before:]
+        return self.max_offset, min_offset, self.has_bytes_after_end, found
 
     def _are_usable_at_end(self, slots: Slots) -> Bools:
         """Return which slots are usable, for a backward search; also record whether bytes after the last are zeros."""

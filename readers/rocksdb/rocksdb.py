@@ -42,6 +42,7 @@ _POLYNOMIAL, _MASK = 0x82F63B78, 0xA282EAD8
 #: A MANIFEST of thousands of flushes is smaller; the checksums of a larger one are checked by RocksDB only. A broker
 #: that opens a damaged write-ahead log drops the entries from the damage on without a word, so these are checked too.
 _CHECKED_BYTES_MAX = 4 << 20
+_OPENING_THREADS_MAX, _FILES_OF_A_THREAD = 16, 16
 _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
 
@@ -251,9 +252,13 @@ def _opened(folder: Path) -> dict[str, Rdict]:
         from rocksdict import AccessType, Options, Rdict
     except ImportError as error:
         raise MissingLibrary("rocksdict is not installed, so RocksDB databases are not read", advice=INSTALL) from error
-    names = Rdict.list_cf(os.fspath(folder), Options(raw_mode=True))
+    options = Options(raw_mode=True)
+    # RocksDB starts 16 threads to open the files of a database, and for a few files they cost more than all else.
+    files_count = sum(1 for _ in folder.glob("*.sst"))
+    options.set_max_file_opening_threads(min(_OPENING_THREADS_MAX, 1 + files_count // _FILES_OF_A_THREAD))
+    names = Rdict.list_cf(os.fspath(folder), options)
     families = {name: Options(raw_mode=True) for name in names if name != DEFAULT}
     database = Rdict(
-        os.fspath(folder), options=Options(raw_mode=True), column_families=families, access_type=AccessType.read_only()
+        os.fspath(folder), options=options, column_families=families, access_type=AccessType.read_only()
     )
     return {name: database if name == DEFAULT else database.get_column_family(name) for name in names}

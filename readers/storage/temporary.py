@@ -61,9 +61,8 @@ def temporary_beside(file: Path) -> Path:
 
 def owner() -> str:
     """Return what identifies this process in names of files."""
-    # Not kept: a forked process has another number.
     process = os.getpid()
-    return f"{_place()}-{process}-{_start_of(process) or 0}"
+    return f"{_place()}-{process}-{_own_start(process)}"
 
 
 def is_dead(text: str) -> bool:
@@ -122,6 +121,12 @@ def _place() -> str:
     except OSError:  # no Linux: no name can be judged
         return "0" * 8
     return f"{zlib.crc32(f'{boot}{space}'.encode()):08x}"
+
+
+@functools.lru_cache(maxsize=1)
+def _own_start(process: int) -> int:
+    """Return the start time of this process; by its number, because a forked process has another one."""
+    return _start_of(process) or 0
 
 
 def _start_of(process: int) -> int | None:

@@ -15,6 +15,7 @@ from rmqtx.readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MAS
 from rmqtx.readers.model.tables import CHECKPOINT
 from rmqtx.readers.storage.places import unreadable
 from rmqtx.readers.storage.segments import open_file
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(
@@ -54,6 +55,7 @@ def read_checkpoint(store: Store) -> Reading:
     return reading
 
 
+@remembered
 def checkpoint_values(store: Store) -> dict[str, int]:
     """Return field name → value for the fields that the file holds; empty if the file cannot be read."""
     try:

@@ -84,6 +84,9 @@ def test_a_number_that_another_process_has_now_is_dead() -> None:
 
 def test_without_proc_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary, "_start_of", lambda process: None)
+    temporary._own_start.cache_clear()
     (tmp_path / f"rmqtx-{owner()}-abcd").mkdir()
     with RunFolder(directory=str(tmp_path)):
         assert (tmp_path / f"rmqtx-{owner()}-abcd").exists()
+    assert owner().endswith("-0")
+    temporary._own_start.cache_clear()
