@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.commit_log import WrittenEnd, last_with_data, written_bytes
 from rmqtx.readers.log.record_block import Block, end_in_zeros
 from rmqtx.readers.log.segment_scan import SegmentScan
-from rmqtx.readers.log.splits import Split, SplitPlan, live_blocks
+from rmqtx.readers.log.splits import UNSEARCHED, Split, SplitPlan, live_blocks
 from rmqtx.readers.model.errors import BadRequest, FileChanged
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
@@ -77,7 +77,7 @@ def splits_between(
         if not skips_lost:
             _require_files(store, first, stop)
         last = last_with_data(store.commit_log)
-        for split in SplitPlan((store,), (last,), split_bytes, first, stop):
+        for split in SplitPlan((store,), (WrittenEnd(last, UNSEARCHED),), split_bytes, first, stop):
             alone = replace(store, commit_log=(split.segment,), findings=())
             splits.append(replace(split, number=len(splits), store=alone))
     return splits

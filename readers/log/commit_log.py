@@ -20,7 +20,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.reading import WHOLE, Bounds, Coverage, Reading
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.segments import Segment
-from rmqtx.readers.store.remembered import remembered
+from rmqtx.readers.store.remembered import remembered, unused_rests
 from rmqtx.readers.store.store import Store, is_bundle
 
 _TYPE_NAMES = ("none", "prepared", "commit", "rollback")
@@ -128,6 +128,7 @@ def scan_segments(
             segment, from_position=begin, to_position=end, is_last=segment.base_offset >= last,
             with_fillers=with_fillers,
         )
+        scan.unused = unused_rests(store)
         try:
             yield from scan
         except SourceError as error:

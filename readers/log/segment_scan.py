@@ -160,7 +160,8 @@ class SegmentScan:
     """One pass over a segment, or a range of it: blocks of sound records, and spans of other bytes.
 
     Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete at the end of the iteration, and so is
-            `misplaced`, the records whose own offset is damaged.
+            `misplaced`, the records whose own offset is damaged. `unused`: by file, the position from which on other
+            scans found only zeros, if it is set before the iteration; this scan adds what it finds.
     Order:  position ascending; a record is returned exactly once. Records that begin in [from_position, to_position)
             belong to this scan, even if they end past it, and so does damage after them.
     Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
@@ -195,6 +196,7 @@ class SegmentScan:
         self._window_bytes = min(window_bytes, max(self._to - self._from, 0) + _PAST_RANGE_BYTES)
         self._stops_at_break = stops_at_break
         self._with_fillers = with_fillers
+        self.unused: dict[str, int] = {}
         self._record_bytes = 0
         #: Past the last byte that is not zero of a range in which no record was found.
         self._seen_end = 0
@@ -206,7 +208,8 @@ class SegmentScan:
             file.will_read_until(self._to + _BEHIND_BYTES + SLACK_BYTES)
             position: int | None = self._from or self._frame
             if self._from:
-                position = self._resync(file, self._from, self._to)  # records after belong to another scan
+                to_position = min(self._to, self._unused_from)
+                position = self._resync(file, self._from, to_position)  # records after belong to another scan
                 position = position if position is None else self._misplaced_before(file, position)
             is_begun = not self._from  # without a record in the range, damage here belongs to the scan before
             while position is not None and position < self._to:
@@ -223,6 +226,7 @@ class SegmentScan:
                     self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
                     self._note_time(int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0]))
                     yield block
+                self._note_read(self._from, position + stop)
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
                     if (others := self._misplaced(file, position + stop)) is not None:
                         position = self._taken(others)
@@ -233,13 +237,12 @@ class SegmentScan:
                         position = self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
-                self._note_read(self._from, position)
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
 
-    def _note_read(self, begin: int, end: int | None) -> None:
+    def _note_read(self, begin: int, end: int) -> None:
         """Pass on what was read."""
-        if _WATCHES and end is not None:
+        if _WATCHES:
             _WATCHES[-1](self.segment.file, begin, end)
 
     def _note_time(self, store_time_ms: int) -> None:
@@ -406,7 +409,7 @@ class SegmentScan:
         if _is_blank(head, size - position, self._frame):
             self.spans.append(Span("blank", position, size - position))
             return None
-        following = self._resync(file, position + self._frame + 1)
+        following = self._resync(file, position + self._frame + 1, self._unused_from)
         if self._is_written_meanwhile(file, position):
             return position + self._frame
         if following is not None and not self._is_stale(file, following):
@@ -419,7 +422,8 @@ class SegmentScan:
             self.spans.append(Span("damaged", position, blank - position))
             self.spans.append(Span("blank", blank, size - blank))
             return None
-        end = data_end(file, position) if end is None else end
+        if end is None:
+            end = max(position, self._unused_from) if self._unused_from < size else data_end(file, position)
         if self._is_written_meanwhile(file, position):
             return position + self._frame
         if end > position:
@@ -429,7 +433,14 @@ class SegmentScan:
             self.spans.append(Span(kind, position, end - position))
         if size > end:
             self.spans.append(Span("preallocated" if self._is_last else "damaged", end, size - end))
+            if self._is_last:
+                self.unused[self.segment.file] = min(end, self._unused_from)
         return None
+
+    @property
+    def _unused_from(self) -> int:
+        """The position from which on the file is known to have only zeros."""
+        return self.unused.get(self.segment.file, self.segment.size_bytes)
 
     def _is_written_meanwhile(self, file: OpenFile, position: int) -> bool:
         """Whether a record is complete now: the newest record of a running broker may have been read half-written."""

@@ -1,7 +1,9 @@
 """Byte ranges of commit logs: the part that one task reads, in a process of this machine or a Spark executor.
 
 A record contains its offset, so a split may begin anywhere: its scan finds the first record that begins in it, and
-reads a record that crosses its end (`segment_scan.py`). The size of a split does not depend on the file's size.
+reads a record that crosses its end (`segment_scan.py`). The size of a split does not depend on the file's size, but for
+one: the split in which the data of a log seems to end has the unused rest of its segment too. A scan that finds no
+record searches up to the end of the file, so splits of the rest would each read all that follows.
 
 A split after the end of its segment's data may have records that a recovery cut off. A recovery only moves the write
 position; records that it cut off stay in the file until later writes cover them. A scan from the begin of a segment
@@ -21,11 +23,12 @@ from functools import cached_property
 
 import numpy as np
 
-from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.commit_log import WrittenEnd, last_with_data, written_end
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.remembered import unused_rests
 from rmqtx.readers.store.store import Store
 
 #: The size of one task: large enough that its start costs little, small enough that two cores end together.
@@ -33,6 +36,8 @@ SPLIT_BYTES = 128 << 20
 #: In all segments except the last one, only a blank record ends the data, and it is not longer than the largest message
 #: that a broker accepts (maxMessageSize, 4 MiB unless configured).
 BLANK_BYTES_MAX = 64 << 20
+#: An offset after all data, for a plan of a log whose end was not searched for.
+UNSEARCHED = (1 << 63) - 1
 _SEGMENTS_REMEMBERED_MAX = 64
 _STORES_REMEMBERED_MAX = 64
 
@@ -76,22 +81,24 @@ class Split:
 
     def scan(self) -> SegmentScan:
         """Return the scan of the range, which begins when it is iterated."""
-        return SegmentScan(
+        scan = SegmentScan(
             self.segment, from_position=self.from_position, to_position=self.to_position, is_last=self.is_last
         )
+        scan.unused = unused_rests(self.store)
+        return scan
 
 
 @dataclass(frozen=True)
 class SplitPlan:
     """The splits of some stores, numbered; the plan has only lengths, so it is small, and splits are made on demand.
 
-    Shape: `last_bases` belongs to `stores`: base offset of the last segment with data.
+    Shape: `ends` belongs to `stores`: where their data ends; `UNSEARCHED` for the offset makes all splits equally long.
     Units: bytes; `from_offset` and `to_offset` bound the commit-log offsets, the upper one excluded.
     Order: stores as given, commit-log offset ascending.
     """
 
     stores: tuple[Store, ...]
-    last_bases: tuple[int, ...]
+    ends: tuple[WrittenEnd, ...]
     split_bytes: int = SPLIT_BYTES
     from_offset: int | None = None
     to_offset: int | None = None
@@ -106,44 +113,48 @@ class SplitPlan:
         if not 0 <= number < len(self):
             raise IndexError(number)
         row = bisect.bisect_right(self._firsts, number) - 1
-        store_number, segment, begin, end = self._ranges[row]
-        position = begin + (number - self._firsts[row]) * self.split_bytes
-        store = self.stores[store_number]
+        store_number, segment, begin, end, split_bytes = self._ranges[row]
+        position = begin + (number - self._firsts[row]) * split_bytes
         return Split(
-            number, store, segment, position, min(position + self.split_bytes, end),
-            segment.base_offset >= self.last_bases[store_number],
+            number, self.stores[store_number], segment, position, min(position + split_bytes, end),
+            segment.base_offset >= self.ends[store_number].last_base,
         )
 
     @property
     def total_bytes(self) -> int:
         """Bytes of all splits."""
-        return sum(end - begin for _, _, begin, end in self._ranges)
+        return sum(end - begin for _, _, begin, end, _ in self._ranges)
 
     @cached_property
     def sizes_bytes(self) -> Int64s:
         """The size of each split."""
-        lengths = np.array([end - begin for _, _, begin, end in self._ranges], np.int64)
-        counts = -(-lengths // self.split_bytes)
-        sizes = np.full(int(counts.sum()), self.split_bytes, np.int64)
-        sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * self.split_bytes
+        ranges = [(end - begin, split_bytes) for _, _, begin, end, split_bytes in self._ranges]
+        lengths, wholes = np.array(ranges, np.int64).reshape(-1, 2).T
+        counts = -(-lengths // wholes)
+        sizes = np.repeat(wholes, counts)
+        sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * wholes
         return sizes
 
     @cached_property
-    def _ranges(self) -> list[tuple[int, Segment, int, int]]:
+    def _ranges(self) -> list[tuple[int, Segment, int, int, int]]:
         ranges = []
-        for number, store in enumerate(self.stores):
+        for number, (store, written) in enumerate(zip(self.stores, self.ends, strict=True)):
             for segment in store.commit_log:
                 begin = max(0, (self.from_offset or 0) - segment.base_offset)
                 end = segment.size_bytes
                 if self.to_offset is not None:
                     end = min(end, self.to_offset - segment.base_offset)
-                if begin < end:
-                    ranges.append((number, segment, begin, end))
+                used = max(0, min(end, written.offset - segment.base_offset) - begin)
+                rest = begin + max(0, -(-used // self.split_bytes) - 1) * self.split_bytes
+                if begin < rest:
+                    ranges.append((number, segment, begin, rest, self.split_bytes))
+                if rest < end:
+                    ranges.append((number, segment, rest, end, end - rest))
         return ranges
 
     @cached_property
     def _firsts(self) -> list[int]:
-        counts = (-(-(end - begin) // self.split_bytes) for _, _, begin, end in self._ranges)
+        counts = (-(-(end - begin) // split_bytes) for _, _, begin, end, split_bytes in self._ranges)
         return list(itertools.accumulate(counts, initial=0))
 
 
@@ -158,8 +169,7 @@ def plan_splits(
 
     Units: bytes.
     """
-    last_bases = tuple(last_with_data(store.commit_log) for store in stores)
-    return SplitPlan(tuple(stores), last_bases, split_bytes, from_offset, to_offset)
+    return SplitPlan(tuple(stores), tuple(map(written_end, stores)), split_bytes, from_offset, to_offset)
 
 
 @dataclass(slots=True)

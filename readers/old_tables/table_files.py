@@ -93,7 +93,7 @@ class TableFiles:
 
         Raises: UnreadableFile, FileChanged.
         """
-        last = last_unit(self.segments(store, []), self.layout)
+        last = last_unit(store, self.segments(store, []), self.layout)
         return last if last is not None and self._kinds(last[1])[0].all() else None
 
     def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[SoundUnits]:

@@ -164,7 +164,8 @@ class Queue:
 
         Raises: UnreadableFile, FileChanged.
         """
-        self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
+        end = used_end(self._store, self._files.segments, SLOT, self._are_usable_at_end)
+        self.max_offset = end or self.first_offset
         min_offset, before = self.offset_of(log_begin_offset), len(self.findings)
         # An impossible slot right before `min_offset` did not expire: it may be the first slot.
         for first, slots in self._blocks(max(self.first_offset, min_offset - 1), min_offset):

@@ -25,6 +25,7 @@ from rmqtx.readers.model.layout import Layout
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.remembered import unused_rests
 from rmqtx.readers.store.store import Store
 
 #: Units as an array, with a column for each field of their layout.
@@ -81,61 +82,74 @@ def units_in(data: bytes, layout: Layout) -> Units:
     return np.frombuffer(data, layout.dtype, len(data) // layout.size_bytes)
 
 
-def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools], data_end: int) -> int:
+def _end_of(
+    file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools], data_end: int, unused: dict[str, int]
+) -> int:
     """Return the position past the last wanted unit; 0 if there is none. Reads backwards, without holes.
 
-    `data_end`: what follows is not read.
+    `data_end`: what follows is not read. `unused`: gets the position from which on the file has only zeros.
     """
     size = layout.size_bytes
     is_near = data_end < file.size_bytes
+    is_whole = data_end == file.size_bytes and not data_end % size
     block_bytes = (_SAMPLED_UNITS if is_near else _SEARCHED_UNITS) * size
     end = min(-(-data_end // size), file.size_bytes // size) * size
     while end > 0:
         begin = (end - 1) // block_bytes * block_bytes
         if file.next_data(begin) < end:
-            wanted = is_wanted(units_in(file.read(begin, end - begin), layout))
-            if wanted.any():
-                return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
+            data = file.read(begin, end - begin)
+            if data != bytes(len(data)):
+                if is_whole:
+                    unused.setdefault(file.file, begin + len(data.rstrip(b"\0")))
+                wanted = is_wanted(units_in(data, layout))
+                if wanted.any():
+                    return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
             prepared_bytes = min(begin, block_bytes if is_near else _PREPARED_BYTES)
             file.prepare([(begin - prepared_bytes, prepared_bytes)])
         end = begin
+    if is_whole:
+        unused.setdefault(file.file, 0)
     return 0
 
 
 def last_used(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero, *,
+    store: Store, segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero, *,
     is_read_whole: bool = False,
 ) -> tuple[int, int] | None:
     """Return the number of the last segment with a wanted unit, and the position past the unit; None without any.
 
-    `is_read_whole`: where samples show that a remote file is unused, it is read too.
+    `is_wanted`: no unit of zeros is. `is_read_whole`: where samples show that a remote file is unused, it is read too.
     Raises: UnreadableFile, FileChanged.
     """
+    unused = unused_rests(store)
     for number in range(len(segments) - 1, -1, -1):
         with segments[number].open() as file:
-            end = _end_of(file, layout, is_wanted, file.size_bytes if is_read_whole else file.data_end)
+            data_end = unused.get(file.file, file.size_bytes if is_read_whole else file.data_end)
+            end = _end_of(file, layout, is_wanted, data_end, unused)
         if end:
             return number, end
     return None
 
 
-def used_end(segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero) -> int:
+def used_end(
+    store: Store, segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
+) -> int:
     """Return the number past the last wanted unit of some files; 0 if there is none.
 
     Raises: UnreadableFile, FileChanged.
     """
-    last = last_used(segments, layout, is_wanted)
+    last = last_used(store, segments, layout, is_wanted)
     return 0 if last is None else (segments[last[0]].base_offset + last[1]) // layout.size_bytes
 
 
 def last_unit(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
+    store: Store, segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
 ) -> tuple[int, Units] | None:
     """Return the number and the value of the last wanted unit of some files; None if there is none.
 
     Raises: UnreadableFile, FileChanged.
     """
-    last = last_used(segments, layout, is_wanted)
+    last = last_used(store, segments, layout, is_wanted)
     if last is None:
         return None
     size, segment = layout.size_bytes, segments[last[0]]
@@ -227,7 +241,7 @@ class UnitScan:
     def blocks(self, segments: tuple[Segment, ...]) -> Iterator[UnitBlock]:
         """Yield the used units of the files, in order."""
         try:
-            last = last_used(segments, self.layout, is_read_whole=True)
+            last = last_used(self.store, segments, self.layout, is_read_whole=True)
         except (UnreadableFile, FileChanged):  # reported below, where the file is read
             last = len(segments) - 1, segments[-1].size_bytes
         for number, segment in enumerate(segments):

@@ -281,8 +281,8 @@ class SparkAudit:
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
         self._total_bytes = total
-        last_bases = tuple(one.last_base_offset for one in begun)
-        plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
+        ends = tuple(one.written_end for one in begun)
+        plan = SplitPlan(tuple(self._stores), ends, self._split_bytes or split_bytes)
         return [one.facts for one in begun], plan
 
     def _scan_splits(self, plan: SplitPlan, facts: Sequence[StoreFacts]) -> DataFrame:

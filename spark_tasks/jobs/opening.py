@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.log.commit_log import last_with_data, log_bytes
+from rmqtx.readers.log.commit_log import WrittenEnd, log_bytes, written_end
 from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
@@ -36,7 +36,7 @@ class Begun:
     """A store before its log is read: its facts, the base offset of its last segment with data, its written bytes."""
 
     facts: StoreFacts
-    last_base_offset: int
+    written_end: WrittenEnd
     total_bytes: int
 
 
@@ -44,7 +44,7 @@ def begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> B
     """Return what is known of a store before its log is read; the task has the moment of reading, too."""
     store, settings, now_ms = task
     facts = store_facts(store, lambda _: settings, at_ms=at_ms, now_ms=now_ms)
-    return Begun(facts, last_with_data(store.commit_log), log_bytes(store.commit_log))
+    return Begun(facts, written_end(store), log_bytes(store.commit_log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class AuditAtOnce:
         """Yield rows of OPENED."""
         facts = {one.facts.store.root: one.facts for one in self.begun}
         stores = tuple(one.store for one in facts.values())
-        plan = SplitPlan(stores, tuple(one.last_base_offset for one in self.begun))
+        plan = SplitPlan(stores, tuple(one.written_end for one in self.begun))
         # The caller compares copies of one log while the rows pass through it, as after an audit by several jobs.
         reading = audit_of(facts, self.columns, processes=1, with_copies=False)
         batches = list(reading)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rmqtx.readers.jobs.job_runner import ScanJob, SplitResult, Tally
 from rmqtx.readers.jobs.workers import Progress
-from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.commit_log import WrittenEnd
 from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store
@@ -55,8 +55,8 @@ def plan_in_tasks(
     spark: SparkSession, stores: list[Store], split_bytes: int, from_offset: int | None, to_offset: int | None
 ) -> SplitPlan:
     """Return the splits of some stores; the logs are read in tasks, not in the driver."""
-    last_bases = results(spark, last_with_data, [store.commit_log for store in stores])
-    return SplitPlan(tuple(stores), tuple(last_bases), split_bytes, from_offset, to_offset)
+    ends = results(spark, WrittenEnd.of, [store.commit_log for store in stores])
+    return SplitPlan(tuple(stores), tuple(ends), split_bytes, from_offset, to_offset)
 
 
 def _run(

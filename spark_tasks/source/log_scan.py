@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.commit_log import WrittenEnd, record_columns
 from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.splits import Split, SplitPlan, live_blocks, settled
+from rmqtx.readers.log.splits import UNSEARCHED, Split, SplitPlan, live_blocks, settled
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.store.store import Store
@@ -46,7 +46,7 @@ class LogScan(Narrowing):
         """Return the splits, made from lengths only: each task finds out which segment is the last with data."""
         stores = tuple(store for store in self._stores if self.conditions.has_store(store.root))
         return SplitPlan(
-            stores, (0,) * len(stores), self._options.split_bytes, self.conditions.from_offset,
+            stores, (WrittenEnd(0, UNSEARCHED),) * len(stores), self._options.split_bytes, self.conditions.from_offset,
             self.conditions.to_offset,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan, plan_splits
+from rmqtx.readers.log.commit_log import WrittenEnd, written_end
+from rmqtx.readers.log.splits import SPLIT_BYTES, UNSEARCHED, SplitPlan, plan_splits
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.spark_tasks.jobs.verdicts import Judge, as_rows, without_unread
@@ -65,8 +67,11 @@ def test_sizes_of_splits_are_those_of_a_plan(tmp_path: Any) -> None:
 
     stores = tuple(opened(name) for name in ("common-5.3.3", "killed-5.3.3", "prepared-4.2.0"))
     for split_bytes in (10_000, 16_384, 64 << 10, SPLIT_BYTES):
-        for bounds in ((None, None), (5_000, 100_000), (1 << 40, None)):
-            plan = SplitPlan(stores, (0, 0, 0), split_bytes, *bounds)
+        for ends, bounds in itertools.product(
+            (tuple(map(written_end, stores)), (WrittenEnd(0, UNSEARCHED),) * 3),
+            ((None, None), (5_000, 100_000), (1 << 40, None)),
+        ):
+            plan = SplitPlan(stores, ends, split_bytes, *bounds)
             assert plan.sizes_bytes.tolist() == [split.to_position - split.from_position for split in plan]
 
 

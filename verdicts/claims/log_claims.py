@@ -277,7 +277,7 @@ def _queues(store: Store, kind: str) -> Iterator[tuple[str, int]]:
 def _newest(store: Store, kind: str, topic: str, queue_id: int) -> LogClaim | None:
     layout = LAYOUTS[kind]
     segments = tuple(one for one in store.queue_segments(topic, queue_id, kind)[0] if is_well_named(one, layout))
-    last = last_unit(segments, layout, _are_records)
+    last = last_unit(store, segments, layout, _are_records)
     if last is None:
         return None
     position, (slot,) = last

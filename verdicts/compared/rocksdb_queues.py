@@ -67,7 +67,7 @@ def leftover_queue_findings(store: Store) -> Iterator[Finding]:
         try:
             files = slot_files(store, (SIMPLE, topic_bytes(topic), number))
             try:
-                end = used_end(files.segments, files.layout)
+                end = used_end(store, files.segments, files.layout)
             finally:
                 files.close()
         except SourceError:

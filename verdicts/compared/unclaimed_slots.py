@@ -175,7 +175,7 @@ class QueueComparison:
                 if not is_well_named(segment, queue.files.layout):
                     yield misnamed(self._store, segment, queue.files.layout, _CODES[_INVALID])
         try:
-            queue.used_end = used_end(queue.files.segments, queue.files.layout)
+            queue.used_end = used_end(self._store, queue.files.segments, queue.files.layout)
             if self._only_ends:
                 queue.records.runs = np.array([(queue.files.first, queue.used_end - 1)], np.int64)
             elif self._is_partial:

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from rmqtx.readers.jobs.growing_logs import latest_offsets
-from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.commit_log import WrittenEnd, last_with_data
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import end_in_zeros
 from rmqtx.readers.log.segment_scan import SegmentScan
-from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.splits import UNSEARCHED, Split, SplitPlan
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import FileChanged, SourceError
 from rmqtx.readers.model.findings import Finding
@@ -165,7 +165,7 @@ class LogFollower:
         return max(start, last_base) if found is None else last_base + found[0]
 
     def _read_final(self, start: int, final: int, last: int, visible: dict[str, int], splits: SplitReader) -> None:
-        plan = SplitPlan((self.store,), (last,), splits.step_bytes, start, final)
+        plan = SplitPlan((self.store,), (WrittenEnd(last, UNSEARCHED),), splits.step_bytes, start, final)
         for split, found in splits.read(plan):
             with self._database.transaction():
                 self._cut_tail()

@@ -119,7 +119,7 @@ def _started_queues(
     names: dict[str, QueueName] = {topic: (SIMPLE, topic_bytes(topic), queue_id) for topic in _TOPICS}
     files = {topic: SlotFiles(store, name) for topic, name in names.items()}
     try:
-        ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
+        ends = {topic: used_end(store, one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
         if log_cut is not None and not (store.aborted or rules.cuts_queues_after_clean_stop):
             return {
@@ -396,7 +396,7 @@ def _reaches(store: Store) -> dict[QueueName, QueueReach]:
             name: QueueName = (kind, topic_bytes(topic), number)
             files = SlotFiles(store, name)
             try:
-                used = used_end(files.segments, files.layout)
+                used = used_end(store, files.segments, files.layout)
                 offset, length = _place(files, used)
                 empty = _empty_last_file(files, used) if kind == SIMPLE else None
                 overtaken_end = used if kind == SIMPLE and is_overtaken(files, used) else 0

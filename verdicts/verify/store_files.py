@@ -156,7 +156,7 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
         name = (kind, topic_bytes(topic), queue_id)
         files = slot_files(store, name)
         try:
-            end = used_end(files.segments, files.layout)
+            end = used_end(store, files.segments, files.layout)
             if not end:
                 continue
             if kind == SIMPLE:
