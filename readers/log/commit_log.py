@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -139,6 +139,18 @@ def scan_segments(
         findings.extend(span_findings(store, segment, scan.spans))
         for block in scan.misplaced:
             findings.extend(broken_rules(block, store.root, (OWN_PLACE,)))
+
+
+def remember_unused(store: Store, spans_of: Mapping[str, Iterable[Span]]) -> None:
+    """Note the unused rests that scans of other processes found, so that this process does not search them again.
+
+    `spans_of`: the spans of whole files, by file.
+    """
+    rests = unused_rests(store)
+    for file, spans in spans_of.items():
+        for span in spans:
+            if span.kind == "preallocated":
+                rests[file] = min(span.position_bytes, rests.get(file, span.position_bytes))
 
 
 class WrittenEnd(NamedTuple):

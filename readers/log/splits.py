@@ -2,8 +2,8 @@
 
 A record contains its offset, so a split may begin anywhere: its scan finds the first record that begins in it, and
 reads a record that crosses its end (`segment_scan.py`). The size of a split does not depend on the file's size, but for
-one: the split in which the data of a log seems to end has the unused rest of its segment too. A scan that finds no
-record searches up to the end of the file, so splits of the rest would each read all that follows.
+one: the split in which the data of a log seems to end has the unused rest of its segment too. Its scan searches that
+rest for a record, so splits of the rest would read it a second time.
 
 A split after the end of its segment's data may have records that a recovery cut off. A recovery only moves the write
 position; records that it cut off stay in the file until later writes cover them. A scan from the begin of a segment

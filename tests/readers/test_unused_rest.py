@@ -70,7 +70,7 @@ def test_it_is_read_once(tmp_path: Path, read_bytes: list[int]) -> None:
 def test_a_plan_reads_it_once_however_short_its_splits_are(
     tmp_path: Path, read_bytes: list[int], split_bytes: int
 ) -> None:
-    """Each split of the rest searched for a record up to the end of the file: 3.5 GB were read of a file of 1 GiB."""
+    """The split in which the data ends searched the rest for a record, and the splits after it read it again."""
     store = store_of(tmp_path, 40 * MIB)
     next_file = tmp_path / "commitlog" / f"{40 * MIB:020d}"  # the broker makes it in advance
     next_file.write_bytes(bytes(20 * MIB))

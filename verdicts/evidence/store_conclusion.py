@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.log.commit_log import span_findings
+from rmqtx.readers.log.commit_log import remember_unused, span_findings
 from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.segment_scan import merged_spans
 from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
@@ -180,6 +180,7 @@ class _AllSplits:
         for part in scanned:
             by_file[part.split.segment.file].append(part)
         self.spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
+        remember_unused(store, self.spans_of)
         self.body_breaks_of = {
             file: np.concatenate([part.body_breaks for part in parts]) for file, parts in by_file.items()
         }

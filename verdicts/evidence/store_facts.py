@@ -21,6 +21,7 @@ from rmqtx.readers.old_tables.beside_tables import beside_log, may_have_rocksdb_
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.checkpoint import flushed_time_ms, impossible_value_findings
+from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import CHECK_TOPICS, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.window import CheckWindows
@@ -354,6 +355,7 @@ def _before_log(store: Store, past_ms: int, first_time_ms: int) -> Iterator[Find
         )
 
 
+@remembered
 def known_until_ms(store: Store) -> int:
     """Return the end time of a stopped store: its last flush, or the last half or op message if that is later.
 

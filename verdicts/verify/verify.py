@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
 from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
-from rmqtx.readers.log.commit_log import span_findings
+from rmqtx.readers.log.commit_log import remember_unused, span_findings
 from rmqtx.readers.log.prepared_records import OldRecords
 from rmqtx.readers.log.segment_scan import Span, merged_spans
 from rmqtx.readers.log.splits import Split, plan_splits
@@ -133,6 +133,7 @@ class Verify:
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
         is_partial = any(split.is_unread for split in splits)
+        remember_unused(store, _spans_of(splits))
         ranges = log_ranges(store, splits)
         yield from _loss_findings(store, splits)
         backwards = _backwards(splits)
@@ -245,12 +246,17 @@ def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
     return list(findings_table(findings).to_batches()) if findings else []
 
 
-def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
-    """Damaged or missing bytes of the log, with the number of lost messages."""
-    known = list(store.findings)
+def _spans_of(splits: list[VerifiedSplit]) -> dict[str, list[Span]]:
     spans: dict[str, list[Span]] = defaultdict(list)
     for split in splits:
         spans[split.file].extend(split.spans)
+    return spans
+
+
+def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+    """Damaged or missing bytes of the log, with the number of lost messages."""
+    known = list(store.findings)
+    spans = _spans_of(splits)
     for segment in store.commit_log:
         known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
     if not store.in_use and not any(split.is_unread for split in splits):  # files read now are newer than the scan
