@@ -22,14 +22,13 @@ from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.ends.taken_numbers import first_that_names, named_numbers
+from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX
 from rmqtx.verdicts.model.verdict_inputs import NO_SLOT, NOWHERE, HalfNumbers
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 _EMPTY = np.empty(0, np.int64)
 _SLOTS_AT_ONCE = 1000
 _PULLED_SINGLY_MAX = 10_000
-#: The most half messages that a broker refused between two starts: how many slots before its number one is looked for.
-_REFUSED_MAX = 32
 
 
 class PulledHalves:
@@ -63,7 +62,7 @@ class PulledHalves:
         """Return the ranges of slots in [begin, end) that are not read, and that may lead to a half message with one of
         some numbers, on a broker that gives refused ones a number.
         """
-        wanted = np.unique((numbers[:, None] - np.arange(_REFUSED_MAX)).reshape(-1))
+        wanted = np.unique((numbers[:, None] - np.arange(REFUSED_MAX)).reshape(-1))
         wanted = wanted[(wanted >= begin) & (wanted < end)]
         for first, last in self.ranges:
             wanted = wanted[(wanted < first) | (wanted >= last)]

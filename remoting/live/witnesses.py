@@ -337,9 +337,13 @@ class LiveWitnesses:
         Their op messages name a number, which may be that of the other one.
         """
         facts, settings = self._facts, self._facts.settings
-        if REFUSED_TAKES_NUMBER.between(settings.version_low, settings.version_high) is False:
+        if REFUSED_TAKES_NUMBER.between(None, settings.version_high) is False:
             return
         halves = kept.halves.filter(pc.field("topic") == HALF_TOPIC)
+        if REFUSED_TAKES_NUMBER.between(settings.version_low, settings.version_high) is False:
+            # One of these may have written the log of a later release. No op message changes what is committed.
+            committed = kept.finals["transaction_id"].combine_chunks()
+            halves = halves.filter(pc.invert(pc.is_in(halves["transaction_id"], committed, skip_nulls=True)))
         numbers = int64s(halves["queue_offset"])
         for begin, end in self._pulled.unread_beside(numbers, facts.half_begin, facts.half_end):
             self._pulled.note_range(begin, end)

@@ -293,6 +293,20 @@ FOUND: dict[str, list[Step]] = {
         {"do": "restart", "conf": None}, _half(4), _wait(7_000), _end(3, "rollback"), _wait(7_000), {"do": "batch"},
         _wait(31_000), _CHECK, _wait(31_000), _CHECK, _STOP,
     ],
+    # One alone between a refused one and a start, or the next refused one: its number was taken for a damaged one.
+    "refused-half-one-restarted": [
+        _half(0), _half(9, note="x" * 33_000), _half(1), _wait(7_000), {"do": "restart", "conf": None}, _half(2),
+        _wait(7_000), _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _wait(31_000), _CHECK, _STOP,
+    ],
+    "refused-half-one-upgraded": [
+        _half(0), _half(9, note="x" * 33_000), _half(1), _wait(7_000), {"do": "upgrade"}, _half(2), _wait(7_000),
+        _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _wait(31_000), _CHECK, _STOP,
+    ],
+    "refused-halves-in-turn": [
+        _half(0), _half(8, note="x" * 33_000), _half(1), _half(9, note="x" * 33_000), _half(2), _wait(7_000),
+        _end(1, "rollback"), _wait(7_000), {"do": "batch"}, {"do": "restart", "conf": None}, _half(3), _half(4),
+        _wait(31_000), _CHECK, _STOP,
+    ],
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from rmqtx.verdicts.missing.split_numbers import SplitNumbers, is_shifted_slot, joined_numbers, last_half_offset
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers, is_shifted_slot, last_half_offset
 from rmqtx.verdicts.model.verdict_inputs import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
@@ -37,14 +37,13 @@ _MARKS_MAX = 100
 
 
 def half_numbers(
-    store: Store, parts: Sequence[SplitNumbers], splits: Iterable[Split], op_cursor: int | None
+    store: Store, misplaced: SplitNumbers, splits: Iterable[Split], op_cursor: int | None
 ) -> HalfNumbers:
     """Return the half messages of a store that their half queue offset does not identify.
 
-    `parts`: of its splits, in log order; `splits`: these splits, which are read again only if numbers occur twice.
+    `misplaced`: of its whole log; `splits`: the log, which is read again only if numbers occur twice.
     `op_cursor`: the first op message that the check reads; None if unknown.
     """
-    misplaced = joined_numbers(parts)
     ranges = shared_ranges([(first, last) for first, last, _ in misplaced.runs])
     found = _shared(splits, misplaced.contradicting, ranges)
     slots = _proven_slots(store, misplaced)

@@ -31,6 +31,7 @@ from rmqtx.verdicts.compared.losses import started_check_findings
 from rmqtx.verdicts.compared.rocksdb_queues import table_end_findings
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.end_records import examined_ends
+from rmqtx.verdicts.ends.refused_numbers import with_refused, without_shifted
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.ends.unfound_entries import evidence_of_entries
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
@@ -76,7 +77,10 @@ def conclude(
     known = list(facts.findings)
     beside = _tables_beside(facts, splits, known)
     lost = lost_end(store, facts.claims, splits.spans_of)
-    unfound = [slot for part in scanned for slot in part.unfound]
+    placed = with_refused(
+        store, facts.settings, joined_numbers(part.numbers for part in scanned), [part.split for part in scanned]
+    )
+    unfound = without_shifted(placed, (slot for part in scanned for slot in part.unfound))
     missing = missing_bytes(
         store, splits.damaged, [*known, *splits.findings], unfound, None if lost is None else lost.missing
     )
@@ -87,9 +91,7 @@ def conclude(
     unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
     damaged = [*missing.damaged_halves, *entries.damaged_halves]
     examined = examined_ends(store, offsets, named_offsets, unreadable, ranges, damaged)
-    numbers = half_numbers(
-        store, [part.numbers for part in scanned], (part.split for part in scanned), (facts.cursors.op or {}).get(0)
-    )
+    numbers = half_numbers(store, placed, (part.split for part in scanned), (facts.cursors.op or {}).get(0))
     queues = [part.queues for part in scanned if part.queues is not None]
     if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
@@ -100,9 +102,7 @@ def conclude(
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
             *still_beyond(
                 store, facts.settings,
-                half_queue_findings(
-                    store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
-                ),
+                half_queue_findings(store, facts.cursors.half, splits.has_halves, placed),
                 is_cut=bool(splits.damaged),
             ),
             *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),

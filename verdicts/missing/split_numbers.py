@@ -21,6 +21,9 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 
 _SLOTS_AT_ONCE = 1 << 20
+#: The most half messages that a broker refused between two starts, so how many slots before its number one is (5.0.0,
+#: 5.1.0).
+REFUSED_MAX = 32
 
 
 def _none() -> Int64s:

@@ -45,6 +45,7 @@ from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rock
 from rmqtx.verdicts.compared.state_table import state_table_findings
 from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
 from rmqtx.verdicts.ends.end_records import examined_ends
+from rmqtx.verdicts.ends.refused_numbers import with_refused
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
 from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
@@ -139,7 +140,7 @@ class Verify:
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
         if not (is_quick or is_partial):
-            yield from _number_findings(store, splits)
+            yield from _number_findings(store, self.settings_of(store), splits)
             yield from _end_findings(store, splits, ranges)
         yield from _rocksdb_findings(store, ranges, is_quick=is_quick, is_partial=is_partial)
         queues = QueueComparison(
@@ -221,9 +222,11 @@ def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_wh
         yield from checkpoint_record_findings(store, firsts[0], held, max(times))
 
 
-def _number_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+def _number_findings(store: Store, settings: BrokerSettings, splits: list[VerifiedSplit]) -> Iterator[Finding]:
     """Return half queue offsets that several half messages have; other slots and records are compared elsewhere."""
-    numbers = half_numbers(store, [split.numbers for split in splits], plan_splits([store]), None)
+    log = plan_splits([store])
+    placed = with_refused(store, settings, joined_numbers(split.numbers for split in splits), log)
+    numbers = half_numbers(store, placed, log, None)
     yield from (found for found in number_findings(store, numbers) if found.code == "half-number-taken")
 
 

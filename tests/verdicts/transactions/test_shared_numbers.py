@@ -313,11 +313,14 @@ def test_the_reason_and_the_causes_behind_a_refused_half_message(is_commit: bool
     assert "names slot 2" in reason
 
 
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize(("count", "version"), [(2, "5.1.0"), (5, "5.1.0"), (2, "5.3.3")])
 def test_behind_the_check_cursor_an_op_message_of_two_half_messages_decides_none_live_too(
-    count: int, tmp_path: Path
+    count: int, version: str, tmp_path: Path
 ) -> None:
-    """`pending` and `show` gave the one that is open, or looked up, the state ROLLED_BACK; it may be the other's."""
+    """`pending` and `show` gave the one that is open, or looked up, the state ROLLED_BACK; it may be the other's.
+
+    A broker of a later release may have a log that 5.1.0 wrote.
+    """
     forge = Forge(tmp_path / "store", segment_bytes=8192)
     slots = forge._slots[HALF_TOPIC, 0]
     forge.half("A")
@@ -332,7 +335,7 @@ def test_behind_the_check_cursor_an_op_message_of_two_half_messages_decides_none
     files = {row["transaction_id"]: row for row in audit([store], settings).table().to_pylist()}
     both = {f"B{count - 1}", "D"}
     assert {name for name, row in files.items() if row["reason_code"] == "op_of_several"} == both
-    with FakeServer(StoreBroker(store, settings(store), "5.1.0", booted_ms=1 << 42)) as server, Client() as client:
+    with FakeServer(StoreBroker(store, settings(store), version, booted_ms=1 << 42)) as server, Client() as client:
         broker = Broker(client, server.address, "b", "c")
         readings = [live.pending([broker]), *(live.show([broker], name) for name in both)]
         rows = [row for reading in readings for row in reading.table().to_pylist()]
@@ -341,6 +344,127 @@ def test_behind_the_check_cursor_an_op_message_of_two_half_messages_decides_none
     for row in rows:
         assert (row["state"], row["reason_code"]) == ("UNDECIDABLE", "op_of_several")
         assert "number_shared" in row["flags"]
+
+
+def settings_of_refusing(store: Store) -> BrokerSettings:
+    return broker_settings(store, version="5.1.0")
+
+
+def one_between(tmp_path: Path, *, decided: str = "", damaged_number: int | None = None) -> Store:
+    """One half message between a refused one and a start: A is in slot 0, B (number 2) in slot 1, C (number 2) in 2.
+
+    `decided`: the names of those that an op message decides, in its order, after C. `damaged_number`: B has this one
+    instead, and no half message was refused.
+    """
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    places = {"A": forge.half("A")}
+    if damaged_number is None:
+        slots.append(b"")
+    places["B"] = forge.half("B")
+    if damaged_number is None:
+        slots.remove(b"")
+    places["C"] = forge.half("C")
+    for name in decided:
+        forge.op(places[name])
+    root = forge.write()
+    if damaged_number is not None:
+        write_bytes(root / "commitlog" / f"{0:020d}", places["B"] + 20, damaged_number.to_bytes(8, "big"))
+    return open_store(root)
+
+
+def codes(report: Any) -> set[str]:
+    return {finding.code for finding in report.findings}
+
+
+def states_of(store: Store, settings_of: Any = settings_of_refusing) -> dict[str, tuple[str, str]]:
+    rows = audit([store], settings_of).table().to_pylist()
+    return {row["transaction_id"]: (row["state"], row["reason_code"]) for row in rows}
+
+
+def test_one_half_message_behind_a_refused_one_is_in_another_slot_and_not_damaged(tmp_path: Path) -> None:
+    """Its number was taken for a damaged one: UNDECIDABLE, where a live broker shows a state."""
+    store = one_between(tmp_path)
+    assert states_of(store) == dict.fromkeys("ABC", ("PENDING", "check_to_come"))
+    report = audit([store], settings_of_refusing)
+    rows = report.table()
+    assert {row["transaction_id"] for row in rows.to_pylist() if "number_shared" in row["flags"]} == {"B", "C"}
+    assert codes(report) == {"half-number-taken", "slot-mismatch"}
+    assert pending([store], settings_of_refusing).table().to_pylist() == open_rows(rows).to_pylist()
+
+
+@pytest.mark.parametrize("version", ["5.1.0", "5.3.3"])
+def test_an_op_message_that_names_its_number_may_be_of_either(version: str, tmp_path: Path) -> None:
+    """C was ROLLED_BACK with certainty: its number was also that of B, which may be the one that was rolled back.
+
+    Also after an upgrade: nothing shows which release wrote a record.
+    """
+    store = one_between(tmp_path, decided="B")
+    both = ("UNDECIDABLE", "op_of_several")
+    found = states_of(store, lambda one: broker_settings(one, version=version))
+    assert found == {"A": ("PENDING", "check_to_come"), "B": both, "C": both}
+    for name in "BC":
+        shown = show([store], lambda one: broker_settings(one, version=version), name).table().to_pylist()
+        assert [(row["state"], row["reason_code"]) for row in shown] == [both]
+
+
+@pytest.mark.parametrize("version", ["5.1.0", "5.3.3"])
+def test_an_op_message_that_names_the_slot_may_be_that_of_a_damaged_number(version: str, tmp_path: Path) -> None:
+    store = one_between(tmp_path, decided="B", damaged_number=2)
+    # The op message names 1, which was the number of B.
+    report = audit([store], lambda one: broker_settings(one, version=version))
+    found = {row["transaction_id"]: (row["state"], row["reason_code"]) for row in report.table().to_pylist()}
+    assert found["B"] == ("UNDECIDABLE", "log_missing")
+    assert "slot-mismatch" in codes(report)
+
+
+@pytest.mark.parametrize(("version", "number"), [("4.9.7", 2), ("5.1.0", 0), ("5.1.0", 900)])
+def test_an_earlier_release_or_another_distance_is_a_damaged_number(version: str, number: int, tmp_path: Path) -> None:
+    store = one_between(tmp_path, damaged_number=number)
+    found = states_of(store, lambda one: broker_settings(one, version=version))
+    assert found["B"] == ("UNDECIDABLE", "log_missing")
+
+
+def test_a_damaged_number_of_a_pending_half_message_stays_noticed(tmp_path: Path) -> None:
+    """Nothing shows whether a half message was refused, so its state is that of both, and a finding is there."""
+    store = one_between(tmp_path, damaged_number=2)
+    report = audit([store], settings_of_refusing)
+    states = {row["transaction_id"]: row["state"] for row in report.table().to_pylist()}
+    assert states == dict.fromkeys("ABC", "PENDING")
+    assert {"half-number-taken", "slot-mismatch"} <= codes(report)
+    assert "slot-mismatch" in {row["code"] for row in findings(tmp_path / "store")}
+
+
+@pytest.mark.parametrize("decided", ["", "B"])
+def test_every_way_to_read_agrees_on_one_half_message_behind_a_refused_one(decided: str, tmp_path: Path) -> None:
+    store = one_between(tmp_path, decided=decided)
+    rows = audit([store], settings_of_refusing).table().to_pylist()
+    assert audit([store], settings_of_refusing, work=WorkDivision(300)).table().to_pylist() == rows
+    followed = Followed([Path(store.root)], tmp_path / "checkpoint", settings_of_refusing)
+    for _ in range(2):
+        followed.assert_current()
+        followed.restart()
+    with FakeServer(StoreBroker(store, settings_of_refusing(store), "5.1.0")) as server, Client() as client:
+        every = live.audit([Broker(client, server.address, "b", "c")]).table().to_pylist()
+    for one, other in zip(every, rows, strict=True):
+        assert (one["transaction_id"], one["state"]) == (other["transaction_id"], other["state"])
+        assert ("number_shared" in one["flags"]) == ("number_shared" in other["flags"])
+
+
+def test_each_half_message_behind_a_refused_one_may_be_alone(tmp_path: Path) -> None:
+    """B (number 2) is in slot 1, and C (number 4) in slot 2, which the op message of B names: C was `check_passed`."""
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    forge.half("A")
+    slots.append(b"")
+    decided = forge.half("B")
+    slots.append(b"")
+    forge.half("C")
+    forge.op(decided)
+    slots[:] = [slot for slot in slots if slot]
+    store = open_store(forge.write(half_cursor=3, op_cursor=1))
+    found = states_of(store)
+    assert (found["B"], found["C"]) == (("ROLLED_BACK", "op_message"), ("LOST", "hidden_by_number"))
 
 
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
