@@ -44,6 +44,8 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
         facts.root, window, rules, facts.settings, facts.taken_time_ms, is_running=True,
         booted_time_ms=facts.booted_time_ms,
     )
+    # A slot without a record hides those behind it from the first round after a start, which moves the op cursor.
+    found = replace(found, may_pass_ops=facts.has_not_checked and not source.shows_op_slots)
     if any(stop.is_readable for stop in facts.check_stops):
         found = standing(found)
     return replace(found, why=IN_ROCKSDB) if facts.rocksdb_end > facts.rocksdb_begin else found

@@ -43,6 +43,8 @@ from rmqtx.verdicts.startup.rules import DEFAULT_QUEUE_FILE_BYTES, configured_qu
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
 _START_MS = 60_000
+#: How long the first round of a check may take.
+_ROUND_MS = 1_000
 _EVERYWHERE = (0, (1 << 63) - 1)
 _QUERY_SPAN_HOURS = 73
 
@@ -109,6 +111,12 @@ class LiveStore:
     def checked_from(self) -> int:
         """The first half queue offset that the check may read: a cursor outside its queue is corrected."""
         return self.half_begin if self.half_cursor > self.half_end else max(self.half_cursor, self.half_begin)
+
+    @property
+    def has_not_checked(self) -> bool:
+        """Whether no round of the check can have ended since the start of the broker: it moves the cursors."""
+        first_round_ms = self.booted_time_ms + self.settings.transaction_check_interval_ms
+        return self.taken_time_ms < first_round_ms + _ROUND_MS
 
     @property
     def is_slave(self) -> bool:

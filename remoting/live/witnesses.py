@@ -142,6 +142,11 @@ class LiveWitnesses:
         }
 
     @property
+    def shows_op_slots(self) -> bool:
+        """Whether the broker serves its op queue (from 4.7 on), so far as the op messages of its check were read."""
+        return self._ops_walked is None
+
+    @property
     def root(self) -> str:
         """The broker's value in the column `store`."""
         return self._facts.root

@@ -359,8 +359,7 @@ class LiveMedium:
         over them, so later ones are not hidden; releases before 4.7 show no slot.
         """
         facts = next(one for one in self._live if one.root == root)
-        first_round_ms = facts.booted_time_ms + facts.settings.transaction_check_interval_ms + _MARGIN_MS
-        if facts.op_cursor >= number or facts.taken_time_ms >= first_round_ms:
+        if facts.op_cursor >= number or not facts.has_not_checked:
             return None
         if self._brokers[root].slots(OP_TOPIC, 0, number, 1).slots:
             return None

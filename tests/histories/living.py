@@ -30,6 +30,7 @@ from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.audit import lookups
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.model.verdict_words import NextEvent, State
 from tests.conftest import MOMENT
 from tests.forge import damage
 from tests.histories.damages import slots_end
@@ -49,6 +50,7 @@ _TIMED = (
 _PAUSE_SECONDS = 2.0
 #: Acts are in the first interval of the check: no round is played meanwhile.
 _PROVE_MS_MIN = 10_000
+_DECIDED = (State.COMMITTED, State.ROLLED_BACK)
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
@@ -136,6 +138,19 @@ def acted(machine: Machine, action: ActKind, transaction_id: str, journal: Path)
 def is_comparable(truth: Truth) -> bool:
     """Whether both ways read the same records; tables in RocksDB are not read over the wire."""
     return _HARMLESS.issuperset(truth.damages) and truth.conf.get("transRocksDBEnable") != "true"
+
+
+def quiet(machine: Machine, truth: Truth) -> set[int]:
+    """The places of the half copies of those transactions with which nothing happens next, as read over the wire.
+
+    Read after a start, before the first round. Not where a byte of the log was flipped: it may be one of an id.
+    """
+    if truth.conf.get("transRocksDBEnable") == "true" or "flipped byte of the log" in truth.damages:
+        return set()
+    with connected(machine) as broker:
+        rows = live_lookups.audit([broker]).table().to_pylist()
+    found = [row for row in rows if row["next_event"] == NextEvent.NONE and row["state"] in _DECIDED]
+    return {copy["commit_log_offset"] for row in found for copy in row["half_copies"]}
 
 
 def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.histories import living
-from tests.histories.comparing import Compared, compare
+from tests.histories.comparing import Compared, compare, first_event
 from tests.histories.forcing import ACTS_OF_A_STORE, ACTS_TO_SHRINK, force
 from tests.histories.futures import Fork
 from tests.histories.machine import Machine, MachineFailed
@@ -106,7 +106,11 @@ class Stage:
         """Compare what is said of a world's store with what its machine does on a copy of it."""
         truth = world.truth(world.now_ms + _LATER_MS)
         future = Fork(world.machine, copied(world.root, to), world.conf, truth.now_ms)
+        quiet = living.quiet(world.machine, truth) if future.refusal is None else set()
         found = compare(world.root, truth, future)
+        for one in truth.transactions:
+            if quiet.intersection(place for _, place in one.copies):
+                found.take("live event", f"tx-{one.number}", "none", first_event(one, truth.rounds))
         if truth.refusal is None and living.is_comparable(truth):
             for what, live, files in living.answers(world.machine, to, world.conf):
                 found.take(what, "", live, files)

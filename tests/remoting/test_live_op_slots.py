@@ -132,6 +132,31 @@ def test_an_op_message_behind_slots_that_no_request_shows_is_not_proved_before_t
         assert _not_in_queue(one, 3) is None, "the first round has passed what has no record"
 
 
+@pytest.mark.parametrize("name", ["common-4.3.0", "busystop-4.4.0"])
+def test_before_the_first_round_the_next_event_of_what_is_decided_is_unknown_where_no_slot_is_shown(
+    name: str, tmp_path: Path, client: Client
+) -> None:
+    """It was `none`, and the check of 4.3.0, 4.4.0 and 4.6.1 asked about a committed transaction behind a filler."""
+    one = FromTheBegin(name, tmp_path, client)
+    one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = lambda request: response(request, 0)
+    with one.server:
+        before, states = _events(one)
+        one.answers.booted_ms -= one.settings.transaction_check_interval_ms + 2_000
+        later, _ = _events(one)
+    settled = {name for name, event in later.items() if event == NextEvent.NONE} & {
+        name for name, state in states.items() if state in ("COMMITTED", "ROLLED_BACK")
+    }
+    assert len(settled) > 1
+    assert {before[name] for name in settled} == {NextEvent.UNKNOWN}
+    assert {name for name in before if before[name] != later[name]} == settled
+
+
+def _events(one: FromTheBegin) -> tuple[dict[str, str], dict[str, str]]:
+    """The next event and the state of each transaction."""
+    rows, _ = one.audited()
+    return {name: row["next_event"] for name, row in rows.items()}, {name: row["state"] for name, row in rows.items()}
+
+
 def test_records_that_get_no_slot_are_missing_evidence(tmp_path: Path, client: Client) -> None:
     """4.5.0 to 4.9.8 with a filler at the end of a queue: a commit after the start was PENDING, or ROLLED_BACK."""
     one = FromTheBegin("common-4.9.7", tmp_path / "old", client)

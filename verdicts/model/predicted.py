@@ -142,7 +142,7 @@ class Prediction:
            releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
            broker does not start. `left_out`: the files of the log that it does not load. `start_ms`: when a stopped
            broker is assumed to start. `passes_ops`: the check passes slots of the op queue without a record, and op
-           messages behind them.
+           messages behind them; `may_pass_ops`: it may, because no request shows these slots.
     """
 
     is_running: bool = False
@@ -167,6 +167,7 @@ class Prediction:
     left_out: tuple[Finding, ...] = ()
     start_ms: int = 0
     passes_ops: bool = False
+    may_pass_ops: bool = False
 
     def digest(self) -> str:
         """Return a digest of what happens to each copy next, without its times."""

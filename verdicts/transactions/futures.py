@@ -155,6 +155,10 @@ class Futures:
         # Without a cursor the next start may begin at the first half message, and meet what has its end.
         is_left_open = self._are_of(NO_CURSOR) & ~halves.newest_is(copies.others.is_other)
         events = np.where(is_left_open & (events == Event.ENDED), Event.UNKNOWN, events)
+        # Nor is it known what the check reads of the op messages that settle a copy before it.
+        unshown = [name for name, view in judged.chains.views.items() if view.future and view.future.may_pass_ops]
+        is_settled_by_one = halves.any_of(copies.is_numbered_ahead & copies.is_settled & halves.are_in(unshown))
+        events = np.where(is_settled_by_one & (events == Event.ENDED), Event.UNKNOWN, events)
         return np.where(self.is_refused, Event.STOPPED, events)
 
     def column_of_times(self, times: Int64s) -> pa.Array:
