@@ -21,9 +21,10 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.ends.refused_numbers import may_be_damaged
 from rmqtx.verdicts.ends.taken_numbers import first_that_names, named_numbers
 from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX
-from rmqtx.verdicts.model.verdict_inputs import NO_SLOT, NOWHERE, HalfNumbers
+from rmqtx.verdicts.model.verdict_inputs import NO_SLOT, NOWHERE, HalfNumbers, MissingRange
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 _EMPTY = np.empty(0, np.int64)
@@ -185,6 +186,27 @@ def _as_value(
         offsets, chosen, settling, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), places,
         first_that_names(places, finals, ends, ends), first_that_names(places, finals, ends, times),
     )
+
+
+def damaged_numbers(facts: LiveStore, pulled: PulledHalves, named: Int64s, ops: Int64s) -> Iterator[MissingRange]:
+    """Yield the ranges of half messages whose number may be damaged, as `ends/refused_numbers.py` finds them in files.
+
+    `named`, `ops`: numbers that op messages name, and their places.
+    """
+    slots = facts.half_numbers.slots
+    numbers = dict(zip(pulled.places.tolist(), pulled.numbers.tolist(), strict=True))
+    shifted = zip(facts.half_numbers.shifted.tolist(), slots[slots >= 0].tolist(), strict=True)
+    rows = [(place, numbers[place], slot) for place, slot in shifted if place in numbers]
+    moved = np.array(rows, np.int64).reshape(-1, 3)
+    distances = {slot: number - slot for _, number, slot in rows}
+    for place, number, slot in moved[may_be_damaged(moved, _EMPTY, named, ops)].tolist():
+        if number - slot in (distances.get(slot - 1), distances.get(slot + 1)):
+            continue  # shifted with the one beside it
+        what = f"the half message at commit-log offset {place} has half queue offset {number}, and slot {slot}"
+        yield MissingRange(
+            facts.root, place, place + 1, what, is_identified=True, half_queue_offsets=(slot,),
+            prepared_offsets=(place,),
+        )  # fmt: skip
 
 
 def live_number_findings(facts: LiveStore) -> list[Finding]:

@@ -43,6 +43,7 @@ from rmqtx.readers.store.store import (
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.live.half_numbers import (
     PulledHalves,
+    damaged_numbers,
     live_half_numbers,
     live_number_findings,
     owner_of,
@@ -71,6 +72,7 @@ from rmqtx.verdicts.check.window import CheckWindow, begins_again
 from rmqtx.verdicts.ends.doubtful_ends import misdirected_decisions
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
 from rmqtx.verdicts.missing.missing_ranges import range_of_torn_discard_copy, range_of_unreadable_half
+from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The most op messages before the first half copy that are read because the check reads them.
@@ -252,6 +254,7 @@ class LiveWitnesses:
             self._read_beside(kept)
             facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._check_ops)
             facts.findings.extend(live_number_findings(facts))
+            facts.missing.extend(damaged_numbers(facts, self._pulled, *self._gathered.named_numbers()))
         self._look_for_missing_copies(kept)
         facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
@@ -418,7 +421,7 @@ class LiveWitnesses:
     def _read_ops(self, named: Named) -> None:
         """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
         halves = self._halves_outside_rocksdb(named)
-        wanted = IntegerSet(int64s(halves["queue_offset"]))
+        wanted = IntegerSet(self._numbers_and_slots(halves))
         end = self._end_of_ops()
         begin = self._facts.op_begin
         first = pc.min(halves["commit_log_offset"]).as_py()
@@ -438,6 +441,14 @@ class LiveWitnesses:
             self._ops_known_from = begin
         except OpsUnreadable:
             self._walk_to_ops(named, first, end - begin)
+
+    def _numbers_and_slots(self, halves: pa.Table) -> Int64s:
+        """The numbers of some half messages, and the slots in which they are, or shortly before which they may be."""
+        numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
+        unread = numbers[~np.isin(places, self._pulled.places)]
+        before = (unread[:, None] - np.arange(REFUSED_MAX)).reshape(-1)
+        slots = np.array([*slots_by_place(self._facts, self._pulled).values()], np.int64)
+        return np.concatenate([numbers, slots, before])
 
     @property
     def _keeps_slots(self) -> bool:

@@ -28,6 +28,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.ends.taken_numbers import named_numbers
 from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX, SplitNumbers
 from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot
+from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 
 
 def with_refused(
@@ -44,7 +45,7 @@ def with_refused(
     found = _moved(store, numbers.contradicting)
     if not len(found):
         return numbers
-    found = found[~_are_named(found, splits) | np.isin(found[:, 2], found[:, 1])]
+    found = found[~_are_doubtful(found, numbers.numbers[numbers.slots != NO_SLOT], splits)]
     runs = [*numbers.runs, *((number, number, place) for place, number, _ in found.tolist())]
     order = np.argsort(np.concatenate([numbers.offsets, found[:, 0]]), kind="stable")
     return SplitNumbers(
@@ -88,17 +89,26 @@ def _moved_at(log: SegmentedLog, queue: Queue, place: int) -> list[tuple[int, in
     return [(place, number, slot)] if is_here.any() and 0 < number - slot <= REFUSED_MAX else []
 
 
-def _are_named(moved: Int64s, splits: Iterable[Split]) -> Bools:
-    """Return for each of some half messages whether an op message after it names its slot."""
+def may_be_damaged(moved: Int64s, others: Int64s, named: Int64s, ops: Int64s) -> Bools:
+    """Return for each of some half messages whether an op message after it names its slot, and none has that number.
+
+    `moved`: place, number and slot of each. `others`: numbers of other half messages that are not in their slot.
+    `named`, `ops`: numbers that op messages name, and their places.
+    """
     places, slots = moved[:, 0], moved[:, 2]
-    named: Bools = np.zeros(len(moved), np.bool_)
-    wanted = pa.array(np.unique(slots))
+    are_named: Bools = ((named[None, :] == slots[:, None]) & (ops[None, :] > places[:, None])).any(axis=1)
+    return are_named & ~np.isin(slots, np.concatenate([moved[:, 1], others]))
+
+
+def _are_doubtful(moved: Int64s, others: Int64s, splits: Iterable[Split]) -> Bools:
+    """Return for each of some half messages in the log whether its number may be damaged."""
+    doubtful: Bools = np.zeros(len(moved), np.bool_)
+    wanted = pa.array(np.unique(moved[:, 2]))
     for split in splits:
         try:
             for block in split.scan():
                 ops = ops_of(block.take(block.topic_is(OP_TOPIC)), split.store.root)
-                numbers, offsets = named_numbers(ops, wanted)
-                named |= ((numbers[None, :] == slots[:, None]) & (offsets[None, :] > places[:, None])).any(axis=1)
+                doubtful |= may_be_damaged(moved, others, *named_numbers(ops, wanted))
         except SourceError:
             return np.ones(len(moved), np.bool_)  # reported by the scan
-    return named
+    return doubtful

@@ -93,6 +93,11 @@ class CollectedWitnesses:
         self.findings.extend(op_findings(rows, self.root))
         self._marks.append(marks_of(rows, wanted))
 
+    def named_numbers(self) -> tuple[Int64s, Int64s]:
+        """Return the half queue offsets that the kept op marks name, and the places of their op messages."""
+        marks = pa.Table.from_batches(self._marks, MARKS)
+        return int64s(marks["half_queue_offset"], -1), int64s(marks["commit_log_offset"])
+
     def table(self, name: str) -> pa.Table:
         """Return all collected `halves`, `finals`, `discards` or `offset_marks`."""
         self._drop_others(name)

@@ -416,6 +416,13 @@ def test_an_op_message_that_names_the_slot_may_be_that_of_a_damaged_number(versi
     found = {row["transaction_id"]: (row["state"], row["reason_code"]) for row in report.table().to_pylist()}
     assert found["B"] == ("UNDECIDABLE", "log_missing")
     assert "slot-mismatch" in codes(report)
+    # Live it was LOST, as if the op message was that of another half message.
+    known = broker_settings(store, version=version)
+    with FakeServer(StoreBroker(store, known, version)) as server, Client() as client:
+        broker = Broker(client, server.address, "b", "c")
+        readings = [live.audit([broker]), live.show([broker], "B")]
+        rows = [row for one in readings for row in one.table().to_pylist() if row["transaction_id"] == "B"]
+    assert [(row["state"], row["reason_code"]) for row in rows] == [("UNDECIDABLE", "log_missing")] * 2
 
 
 @pytest.mark.parametrize(("version", "number"), [("4.9.7", 2), ("5.1.0", 0), ("5.1.0", 900)])
@@ -451,20 +458,29 @@ def test_every_way_to_read_agrees_on_one_half_message_behind_a_refused_one(decid
         assert ("number_shared" in one["flags"]) == ("number_shared" in other["flags"])
 
 
-def test_each_half_message_behind_a_refused_one_may_be_alone(tmp_path: Path) -> None:
-    """B (number 2) is in slot 1, and C (number 4) in slot 2, which the op message of B names: C was `check_passed`."""
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_half_message_behind_a_refused_one_may_be_alone(count: int, tmp_path: Path) -> None:
+    """The last of B is in the slot before its number, and C in that slot, because another one was refused between.
+
+    The op message of B names the slot of C. Of one B, C was `check_passed`; of two, UNDECIDABLE.
+    """
     forge = Forge(tmp_path / "store", segment_bytes=8192)
     slots = forge._slots[HALF_TOPIC, 0]
     forge.half("A")
     slots.append(b"")
-    decided = forge.half("B")
+    for number in range(count):
+        decided = forge.half(f"B{number}")
     slots.append(b"")
     forge.half("C")
     forge.op(decided)
     slots[:] = [slot for slot in slots if slot]
-    store = open_store(forge.write(half_cursor=3, op_cursor=1))
-    found = states_of(store)
-    assert (found["B"], found["C"]) == (("ROLLED_BACK", "op_message"), ("LOST", "hidden_by_number"))
+    store = open_store(forge.write(half_cursor=count + 2, op_cursor=1))
+    wanted = {f"B{count - 1}": ("ROLLED_BACK", "op_message"), "C": ("LOST", "hidden_by_number")}
+    assert states_of(store) | wanted == states_of(store)
+    with FakeServer(StoreBroker(store, settings_of_refusing(store), "5.1.0")) as server, Client() as client:
+        rows = live.audit([Broker(client, server.address, "b", "c")]).table().to_pylist()
+    found = {row["transaction_id"]: (row["state"], row["reason_code"]) for row in rows}
+    assert found | wanted == found
 
 
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
