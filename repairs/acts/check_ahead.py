@@ -32,21 +32,22 @@ class CheckAhead:
     """The check of a broker after acts."""
 
     def __init__(
-        self, window: CheckWindow | None, rules: CheckRules, settings: CheckSettings, begin_times_ms: Sequence[int]
+        self, window: CheckWindow | None, rules: CheckRules, settings: CheckSettings, begin_times_ms: Sequence[int],
+        next_offset: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         """`window`: what the check reads; None if that cannot be read, and the acts are refused for it elsewhere.
 
-        `begin_times_ms`: when its next round may begin.
+        `begin_times_ms`: when its next round may begin. `next_offset`: the queue offset of the next record of a topic.
         """
         self._window = window
         self._rules = rules
         self._how = settings
         self._begin_times_ms = begin_times_ms
-
-    @property
-    def hides_new(self) -> frozenset[str]:
-        """The topics, half or op, whose next record the check does not read."""
-        return frozenset() if self._window is None else self._window.hides_new
+        ends = {} if window is None else {HALF_TOPIC: window.state.half_end, OP_TOPIC: window.state.op_end}
+        # A start may give an earlier record one more slot, and the next one with that number gets none.
+        taken = (topic for topic, end in ends.items() if (number := next_offset(topic)) is not None and number < end)
+        #: The topics, half or op, whose next record the check does not read.
+        self.hides_new: frozenset[str] = frozenset(taken) | (frozenset() if window is None else window.hides_new)
 
     @property
     def unread_op(self) -> tuple[int, int] | None:
@@ -119,7 +120,7 @@ class CheckAhead:
         newest_ms = int(window.stored_halves.numbers["born_time_ms"].max(initial=0))
         return (
             self._rules.end_is_illegal
-            or OP_TOPIC in window.hides_new
+            or OP_TOPIC in self.hides_new
             or not state.is_op_cursor_inside
             or newest_ms > max(self._begin_times_ms)  # a check asks about it before it reads all op messages
         )
@@ -131,17 +132,19 @@ class CheckAhead:
         found: dict[int, RoundEnd] = {}
         for time_ms in self._begin_times_ms:
             found |= copies_read_again(
-                window.state, self._rules, self._how, time_ms, new, are_seen=OP_TOPIC not in window.hides_new
+                window.state, self._rules, self._how, time_ms, new, are_seen=OP_TOPIC not in self.hides_new
             )
         return found
 
 
 def check_of_files(
-    store: Store, version: Version, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int
+    store: Store, version: Version, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int,
+    next_offset: Callable[[str], int | None],
 ) -> CheckAhead:
     """Return the check of a stopped broker after its next start, which finds the file `abort` that an act leaves.
 
-    `settings`, `conf`: of its broker. `now_ms`: when the broker is assumed to start.
+    `settings`, `conf`: of its broker. `now_ms`: when the broker is assumed to start. `next_offset`: the queue offset
+    that an act gives to the next record of a topic.
     """
     cursors, rules, how = check_cursors(store), check_rules(version), check_settings(settings)
     half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
@@ -149,7 +152,7 @@ def check_of_files(
         window = check_window(replace(store, aborted=True), rules, 0, half, op, start=NextStart(conf))
     except SourceError:
         window = None
-    return CheckAhead(window, rules, how, [now_ms + how.interval_ms])
+    return CheckAhead(window, rules, how, [now_ms + how.interval_ms], next_offset)
 
 
 def check_of_broker(facts: LiveStore) -> CheckAhead | None:

@@ -164,7 +164,9 @@ class FileMedium:
         """Return what the check of the store does after the acts."""
         if self._ahead is None or self._ahead[0] is not self._store:
             settings = self._settings_of(self._store)
-            ahead = check_of_files(self._store, self._version, settings, self._conf, _now_ms())
+            ahead = check_of_files(
+                self._store, self._version, settings, self._conf, _now_ms(), self._tail.next_offset
+            )
             self._ahead = self._store, ahead
         return self._ahead[1]
 

@@ -293,6 +293,13 @@ FOUND: dict[str, list[Step]] = {
         {"do": "restart", "conf": None}, _half(4), _wait(7_000), _end(3, "rollback"), _wait(7_000), {"do": "batch"},
         _wait(31_000), _CHECK, _wait(31_000), _CHECK, _STOP,
     ],
+    # The start gives the first op message a second slot, behind a filler: its record was read in one of both only, and
+    # each round ended at the other one.
+    "second-slot-of-the-first-op": [
+        _half(0), _half(1, 900, note="x" * 9_000), _half(2, 900, note="x" * 9_000), _half(3), _wait(7_000),
+        _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _end(3, "commit"), _wait(7_000), {"do": "batch"},
+        _wait(7_000), {"do": "end by kill"}, _damage("fillers in the op queue", 0.6),
+    ],
     # One alone between a refused one and a start, or the next refused one: its number was taken for a damaged one.
     "refused-half-one-restarted": [
         _half(0), _half(9, note="x" * 33_000), _half(1), _wait(7_000), {"do": "restart", "conf": None}, _half(2),

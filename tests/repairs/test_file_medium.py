@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from rmqtx.readers.log.compression import inflate
 from rmqtx.readers.model.errors import StoreInUse, UnsafeStore, UnwritableFile
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.remoting.protocol.codes import COMMIT
@@ -25,6 +27,8 @@ from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe
+from tests.forge.damage import write_bytes
+from tests.forge.logs import Forge
 from tests.forge.stores import copy_of
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.broker_lock import locked_by_a_broker
@@ -362,3 +366,31 @@ def test_a_disk_that_is_full_is_in_every_receipt(
     assert not (store.parent / "x").exists()
     found = journal.read().receipts
     assert [(receipt.outcome, receipt.requests[0].response_code) for receipt in found] == [("not_sent", None)] * 3
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.4.0"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_op_message_whose_slot_the_start_gives_to_an_earlier_one_is_refused(
+    count: int, version: str, tmp_path: Path
+) -> None:
+    """The op queue ends with a filler, so the start gives op message 0 a slot behind it, and the next one gets none.
+
+    History 1353167 on 4.3.0: the act was carried out, and the check asked about the transaction that it had decided.
+    """
+    forge = Forge(tmp_path / "store")
+    decided = [forge.half(f"A{number}") for number in range(count)]
+    forge.half("B")
+    forge.segment_bytes = len(forge._data)  # the check passes what is in the file to which the filler leads
+    for half in decided:
+        forge.op(half)
+    root = forge.write()
+
+    def guards() -> set[str]:
+        medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
+        [one] = checked_acts([ActOrder("B", ActRequest(ActKind.ROLLBACK), None)], medium, Conduct())
+        return {refusal.guard for refusal in one.refusals}
+
+    assert "cannot-be-written" not in guards()
+    filler = struct.pack(">qiq", 0, PRE_BLANK_LENGTH, 0)
+    write_bytes(root / "consumequeue" / OP_TOPIC / "0" / f"{0:020d}", (count - 1) * len(filler), filler)
+    assert "cannot-be-written" in guards()

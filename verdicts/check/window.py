@@ -521,6 +521,18 @@ class _Records:
             if self.kept is not None:
                 self.kept.append(block)
             yield block, numbers
+            if self.topic == OP_TOPIC:
+                yield from self._again(block, numbers)
+
+    def _again(self, block: Block, numbers: Int64s) -> Iterator[tuple[Block, Int64s]]:
+        """Yield the records of a block to which further slots lead, with these: a start gives some a second one."""
+        rows = np.flatnonzero(
+            np.isin(self.slots.offsets, block.commit_log_offsets) & ~np.isin(self.slots.numbers, numbers)
+        )
+        if len(rows):
+            order = np.argsort(block.commit_log_offsets, kind="stable")
+            place = np.searchsorted(block.commit_log_offsets[order], self.slots.offsets[rows])
+            yield block.take(order[place]), self.slots.numbers[rows]
 
 
 def has_op_lists(store: Store) -> bool | None:
