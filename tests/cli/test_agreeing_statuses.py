@@ -26,6 +26,7 @@ from tests.forge.damage import (
     zero_bytes,
 )
 from tests.forge.stores import copy_of
+from tests.verdicts.missing.test_foreign_files import MIXED, mixed
 from tests.verdicts.truth import judged
 
 PENDING = ("pending", "--all-open", "--format", "jsonl", "--broker-version")
@@ -199,3 +200,15 @@ def test_an_open_record_of_a_table_with_a_time_that_no_clock_shows(
     for command in ("simulate", "pending", "audit"):
         one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
         assert (one.status, "record-header" in one.err) == (3, True), command
+
+
+@pytest.mark.parametrize(("name", "number", "other"), MIXED)
+def test_a_file_of_another_log(rmqtx: Run, tmp_path: Path, name: str, number: int, other: str) -> None:
+    """Where the file joins its neighbours, and the check has passed it, `check` was OK, and `pending` 0."""
+    root = mixed(name, number, other, tmp_path)
+    version = ("--broker-version", name.rpartition("-")[2])
+    checked = rmqtx("check", root, *version, "--warning", "9000d", "--critical", "9999d")
+    assert checked.status != 0
+    for command in ("pending", "audit", "simulate", "diagnose"):
+        assert rmqtx(command, root, *version).status == 3, command
+    assert rmqtx("verify", root, *version).status == 1

@@ -12,8 +12,9 @@ from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.segment_scan import SegmentScan, Span, misplaced_length, sound_length
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.claims.claim_proofs import (
     DecodedLog,
     broken_claim,
@@ -22,12 +23,15 @@ from rmqtx.verdicts.claims.claim_proofs import (
     contradicted_claims,
     contradiction,
 )
-from rmqtx.verdicts.claims.log_claims import LogClaims
+from rmqtx.verdicts.claims.log_claims import QUEUE, LogClaim, LogClaims, of_record
+from rmqtx.verdicts.missing.unfound_slots import STALE_RUN_MIN
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: The most files that are read, the newest first: a log may have thousands. Fewer if each read is a request.
 JOINS_MAX = 16
 _REMOTE_JOINS_MAX = 2
+#: How many slots of the half queue, and of the op queue, are compared with a file that they lead into: the last ones.
+_SLOTS_COMPARED = 4
 #: How much of a file's end is read for its last record; more if the record or the blank after it is longer.
 _END_BYTES = 64 << 10
 _END_BYTES_MAX = 64 << 20
@@ -85,7 +89,8 @@ def agreement_findings(store: Store, claims: LogClaims) -> list[Finding]:
 #
 # A broker fills a file to its end (with a blank record if the next record does not fit) before it writes into the
 # next file, which begins with a record. So a file of zeros or garbage, or one with shifted content, does not join the
-# others, and neither does the file after it. Damage in the middle of a file is not found here.
+# others, and neither does the file after it. Damage in the middle of a file is not found here. A whole file of another
+# log can join: then the slots of the check that lead into it find other records.
 
 
 def broken_join(store: Store) -> str | None:
@@ -103,7 +108,30 @@ def broken_join(store: Store) -> str | None:
                 return f"{segment.file} does not begin with a record"
         if segment.base_offset < last and not _is_full(segment):
             return f"{segment.file} is not filled with records to its end"
+        if not store.is_remote and _is_of_another_log(store, segment):  # each slot and record would be a request
+            return f"{segment.file} has other records than the slots of half and op queue that lead into it"
     return None
+
+
+def _is_of_another_log(store: Store, segment: Segment) -> bool:
+    """Whether the last slots of the check's queues that lead into a file all find other records there."""
+    claims: list[LogClaim] = []
+    for topic in (HALF_TOPIC, OP_TOPIC):
+        try:
+            with open_queue(store, topic, 0) as queue:
+                end = queue.offset_of(segment.end_offset)
+                numbers, places, sizes, _ = queue.read(max(queue.min_offset, end - _SLOTS_COMPARED), end)
+        except SourceError:
+            continue  # its reader reports it
+        claims += [
+            of_record(QUEUE, topic, place, size, slot=(topic, 0, number))
+            for number, place, size in zip(numbers.tolist(), places.tolist(), sizes.tolist(), strict=True)
+            if segment.base_offset + segment.frame_bytes < place < segment.end_offset
+        ]
+    if len(claims) < STALE_RUN_MIN:
+        return False
+    with store.log() as log:
+        return len(broken_claims(store, LogClaims(tuple(claims)), log)) == len(claims)
 
 
 def _files_to_read(store: Store, last: int) -> list[Segment]:

@@ -33,6 +33,7 @@ from rmqtx.readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
+from rmqtx.verdicts.missing.foreign_files import files_of_another_log
 from rmqtx.verdicts.missing.nameless_copies import with_other_copies
 from rmqtx.verdicts.missing.unfound_slots import (
     STALE_RUN_MIN,
@@ -47,6 +48,7 @@ _IDENTIFIED_BYTES_MAX = 8 << 20
 _UNFOUND_SLOTS_MAX = 1000
 #: Below this number, all may be damaged records.
 UNFOUND_SLOTS_FEW = 16
+_BRING_FILE_BACK = "put the file of this broker back, from a backup or a slave; compare copies: rmqtx diff"
 _TORN_DISCARD_COPY = "the properties of the discard copy at commit-log offset {} are torn"
 _UNREADABLE_HALF = "the properties of the half copy at commit-log offset {} cannot be read"
 
@@ -287,13 +289,12 @@ def _range_of(finding: Finding, store: Store, what: str) -> tuple[MissingRange, 
 
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
     """Add queue slots whose record the scan did not find: either the record or the slot is damaged."""
-    known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
+    slots = _outside(slots, result.ranges)
+    foreign = [_of_another_log(result, store, *found) for found in files_of_another_log(store, slots)]
+    slots = _outside(slots, foreign)
+    result.ranges.extend(foreign)
     for topic in TRANSACTION_TOPICS:
-        mine = [
-            slot
-            for slot in slots
-            if slot.topic == topic and not any(begin <= slot.commit_log_offset < end for begin, end in known)
-        ]
+        mine = [slot for slot in slots if slot.topic == topic]
         if len(mine) > _UNFOUND_SLOTS_MAX or _is_most_of_its_queue(store, topic, len(mine)):
             result.findings.append(_foreign_queue(store, topic, mine))
             continue
@@ -303,6 +304,25 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
             is_refuted = _add_unfound(result, store, slot, is_stale=is_next)
             run_count = (run_count if slot.queue_offset == number + 1 else 0) + 1 if is_refuted else 0
             number = slot.queue_offset
+
+
+def _outside(slots: list[UnfoundSlot], ranges: list[MissingRange]) -> list[UnfoundSlot]:
+    """Return the slots that lead into none of some ranges."""
+    known = [(missing.begin_offset, missing.end_offset) for missing in ranges]
+    return [slot for slot in slots if not any(begin <= slot.commit_log_offset < end for begin, end in known)]
+
+
+def _of_another_log(result: MissingBytes, store: Store, segment: Segment, topic: str, count: int) -> MissingRange:
+    """Return the range of a file of another log; adds the finding about it."""
+    result.findings.append(Finding(
+        store.root, "slot-mismatch", segment.file, 0, segment.size_bytes, commit_log_offset=segment.base_offset,
+        expected=f"the records of {count} slots of {topic}",
+        actual="other records in each place, but not in those of later slots: the file belongs to another log",
+        meaning="the file of this log is lost as evidence, and transactions with a record in this file are UNDECIDABLE",
+        advice=_BRING_FILE_BACK,
+    ))  # fmt: skip
+    what = f"{segment.file} has records of another log: {count} slots of {topic} lead to other places of it"
+    return MissingRange(store.root, segment.base_offset, segment.end_offset, what, is_of_another_log=True)
 
 
 def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:

@@ -121,7 +121,7 @@ class MissingRange:
     `named_from_offset`: the first later decision that names a record in the range whose topic is unknown.
     `copy_born_ms`: the range is one half copy whose id is unknown, born at this time: a copy that the check puts back
     keeps the time, so it can only concern transactions with another copy of it. `has_other_copies`: the log has one,
-    also if it is judged elsewhere.
+    also if it is judged elsewhere. `is_of_another_log`: the bytes can be read, and are records of another log.
     """
 
     store: str
@@ -136,6 +136,7 @@ class MissingRange:
     named_from_offset: int | None = None
     copy_born_ms: int | None = None
     has_other_copies: bool = False
+    is_of_another_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ may have different histories, each store may have ended it: so the order in whic
 
 If the highest number of checks of any half is used as the broker's limit, a hidden half may have a higher one.
 
+A file with the records of another log hides those of this one; the transactions of the other log are all undecidable.
+
 A COMMITTED verdict depends on an existing record. So does a ROLLED_BACK verdict, except for a COMMIT record of its own,
 and for a decision on a record outside the half topic that could explain its op: that decision may be of any topic, and
 lies before the op. The missing bytes may have contained this decision, or the record that it names.
@@ -104,6 +106,8 @@ class MissingRule:
         if missing.named_from_offset is not None:
             hit |= self._is_rolled_back & (here.last_mark > missing.named_from_offset)
         hit &= here.is_of & ~self._is_committed
+        if missing.is_of_another_log:
+            hit |= self._have_record_in(missing)
         return hit
 
     def may_lack_op(self, missing: MissingRange) -> Bools:
@@ -137,6 +141,15 @@ class MissingRule:
             hit |= (here.begin < gap.end_offset) & ~self._is_clear_of_finals(gap)
         hit |= self._are_at(here, missing.hidden.ended_offsets)
         return hit & here.is_of
+
+    def _have_record_in(self, missing: MissingRange) -> Bools:
+        """Return the transactions with a record in a range: none of them is of this log."""
+        found = np.zeros(self._chains.count, np.bool_)
+        for group in self._chains.bearers:
+            places = group.integers("commit_log_offset")
+            is_inside = (places >= missing.begin_offset) & (places < missing.end_offset)
+            found |= group.any_of(group.are_in([missing.store]) & is_inside)
+        return found
 
     def _in(self, store: str) -> _InStore:
         """Return the places of the transactions in the log of one store."""
