@@ -135,10 +135,7 @@ def _day(digits: bytes) -> int:
 
 
 def parsed_zone(text: str) -> Zone:
-    """Return a zone by its name in the IANA list or its distance from UTC.
-
-    Raises: BadRequest.
-    """
+    """Return a zone by its name in the IANA list or its distance from UTC. Raises: BadRequest."""
     cleaned = text.strip()
     if cleaned.upper() in ("Z", "UTC", "GMT"):
         return fixed_zone(0)

@@ -80,10 +80,7 @@ class LogReading:
     lines_count: int = 0
 
     def lines(self) -> Iterator[LogLine]:
-        """Read all files once.
-
-        Order: that of the files, then of their lines.
-        """
+        """Read all files once. Order: that of the files, then of their lines."""
         for file in self.files:
             scan = _FileScan(file, self.zone)
             try:
@@ -98,10 +95,7 @@ class LogReading:
 
 
 def reading_of(place: Path, zone: str | None = None) -> LogReading:
-    """Open the logs of a broker; see `log_files`.
-
-    Raises: BadRequest, UnreadableFile.
-    """
+    """Open the logs of a broker; see `log_files`. Raises: BadRequest, UnreadableFile."""
     files = log_files(place)
     shown = _shown_zone(files)
     if zone is not None:

@@ -316,10 +316,7 @@ def _gather(
 
 
 def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
-    """Return the entries with given numbers.
-
-    Raises: UnreadableFile, FileChanged.
-    """
+    """Return the entries with given numbers. Raises: UnreadableFile, FileChanged."""
     positions = index.entry_position(0) + numbers.astype(np.int64) * ENTRY.size_bytes
     return index.entries_of(_gather(file, positions, ENTRY.size_bytes).tobytes())
 
@@ -330,10 +327,7 @@ def columns_of(entries: Entries) -> dict[str, Int64s]:
 
 
 def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
-    """Return the entry numbers in the slots of hashes.
-
-    Raises: UnreadableFile, FileChanged.
-    """
+    """Return the entry numbers in the slots of hashes. Raises: UnreadableFile, FileChanged."""
     assert index.slots_count is not None
     positions = HEADER.size_bytes + hashes % index.slots_count * INDEX_SLOT.size_bytes
     are_many = file.is_remote and len(hashes) > _MANY_SLOTS

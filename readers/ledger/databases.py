@@ -89,10 +89,7 @@ def number_of(text: str | None) -> int | None:
 
 
 def column_texts(values: pa.Array | pa.ChunkedArray, name: str) -> list[str | None]:
-    """Return the values of a column as text.
-
-    Raises: BadRequest for lists and other nested types.
-    """
+    """Return the values of a column as text. Raises: BadRequest for lists and other nested types."""
     if pa.types.is_nested(values.type):
         raise BadRequest(f"{name}: a column has type {values.type}, which is neither an offset nor a group")
     if pa.types.is_dictionary(values.type):

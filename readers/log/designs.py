@@ -75,10 +75,7 @@ class _Sample:
 
 @remembered
 def designs_of(store: Store) -> list[SeenDesign]:
-    """Return the designs in a store; none if there is no evidence.
-
-    Order: oldest design first.
-    """
+    """Return the designs in a store; none if there is no evidence. Order: oldest design first."""
     found: list[SeenDesign] = []
     tables = [name for name in ("statetable", "redolog") if store.has("transaction", name)]
     if tables:

@@ -89,10 +89,7 @@ def _batches(store: Store, reading: Reading, begin: int | None, end: int | None)
 
 
 def headers_in_front(segment: Segment, block: Block) -> np.ndarray:
-    """Return the entry headers in front of a block's records.
-
-    Raises: UnreadableFile, FileChanged.
-    """
+    """Return the entry headers in front of a block's records. Raises: UnreadableFile, FileChanged."""
     starts = block.starts - DLEDGER_FRAME_BYTES
     picked = block.data[np.maximum(starts, 0)[:, None] + np.arange(DLEDGER_FRAME_BYTES)]
     for row in np.flatnonzero(starts < 0).tolist():  # in front of the window

@@ -48,10 +48,7 @@ def message_of(record: bytes) -> dict[str, Any]:
 
 
 def block_of(record: bytes) -> Block:
-    """One record as a block.
-
-    Raises: FormatError.
-    """
+    """One record as a block. Raises: FormatError."""
     if len(record) < RECORD_BYTES_MIN or number_at(record, "length_bytes") != len(record):
         raise FormatError(f"{len(record)} bytes are not a record: its length field differs")
     block = Block(record + bytes(SLACK_BYTES), number_at(record, "commit_log_offset"), 0, "", np.zeros(1, np.int64))

@@ -165,10 +165,7 @@ def plan_splits(
     from_offset: int | None = None,
     to_offset: int | None = None,
 ) -> SplitPlan:
-    """Return the splits of some stores. Reads a few bytes of each log to find where its data ends.
-
-    Units: bytes.
-    """
+    """Return the splits of some stores. Reads a few bytes of each log to find where its data ends. Units: bytes."""
     return SplitPlan(tuple(stores), tuple(map(written_end, stores)), split_bytes, from_offset, to_offset)
 
 

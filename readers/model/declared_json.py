@@ -70,10 +70,7 @@ class JsonForm:
         return self.check(parsed(data, file, self.name), file)
 
     def check(self, value: Any, file: str, place: str = "") -> Any:
-        """Return the value if it has this form; `place` is its place in the file.
-
-        Raises: BadText.
-        """
+        """Return the value if it has this form; `place` is its place in the file. Raises: BadText."""
         self._check(value, self.kind, file, place, 0)
         return value
 
@@ -137,10 +134,7 @@ class JsonForm:
 
 
 def parsed(data: bytes | str, file: str, name: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity are refused.
-
-    Raises: BadText.
-    """
+    """Return the value of a JSON text; NaN and Infinity are refused. Raises: BadText."""
     try:
         return json.loads(data, parse_constant=_no_constant)
     except json.JSONDecodeError as error:

@@ -42,10 +42,7 @@ def inside(ranges: Int64s, offsets: Int64s) -> Bools:
 
 
 def merged(runs: list[Int64s]) -> Int64s:
-    """Return the ranges [from, to) of several lists as one list without overlaps.
-
-    Order: ascending.
-    """
+    """Return the ranges [from, to) of several lists as one list without overlaps. Order: ascending."""
     every = np.concatenate([np.empty((0, 2), np.int64), *runs])
     if not len(every):
         return every

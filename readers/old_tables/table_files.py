@@ -76,10 +76,7 @@ class TableFiles:
     expected: str
 
     def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
-        """Return the files, in order.
-
-        Damage: table-gap, stray-file, segment-size, segment-overlap, unreadable-file.
-        """
+        """Return the files, in order. Damage: table-gap, stray-file, segment-size, segment-overlap, unreadable-file."""
         segments, found = list_segments([store.place(*self.directory)], store.root, lambda _: store.files)
         findings.extend(gaps_as("table-gap", found))
         return segments
@@ -164,10 +161,7 @@ def place_columns(store: Store, layout: Layout, units: SoundUnits) -> list[pa.Ar
 
 
 def state_entries(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
-    """Return units as rows of STATE_ENTRIES; `key` is a unit's number.
-
-    Order: number.
-    """
+    """Return units as rows of STATE_ENTRIES; `key` is a unit's number. Order: number."""
     columns = {
         "store": pa.repeat(pa.scalar(store.root, pa.string()), len(units)),
         "half_commit_log_offset": pa.array(half_offsets),

@@ -214,10 +214,7 @@ def _ledger_batches(address: TableAddress) -> Iterator[pa.RecordBatch]:
 
 
 def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
-    """Return the names of the columns in the table: the exact name, else the name in any case.
-
-    Raises: BadRequest.
-    """
+    """Return the names of the columns in the table: the exact name, else the name in any case. Raises: BadRequest."""
     found = []
     for option, wanted in (("--offset-column", address.offset_column), ("--group-column", address.group_column)):
         same = [name for name in there if name == wanted] or [n for n in there if n.lower() == wanted.lower()]
@@ -231,10 +228,7 @@ def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
 
 
 def column_names(address: TableAddress, engine: Engine) -> list[str]:
-    """Return the names of the columns of a database's table.
-
-    Raises: BadRequest; SQLAlchemyError.
-    """
+    """Return the names of the columns of a database's table. Raises: BadRequest; SQLAlchemyError."""
     import sqlalchemy as sql
 
     schema, _, name = address.table.rpartition(".")

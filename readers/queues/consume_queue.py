@@ -134,10 +134,7 @@ class Queue:
     """
 
     def __init__(self, store: Store, topic: str, queue_id: int, kind: str = "consumequeue") -> None:
-        """`kind`: the directory of the queue's topic.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """`kind`: the directory of the queue's topic. Raises: UnreadableFile, FileChanged."""
         segments, found = store.queue_segments(topic, queue_id, kind)
         self.store = store.root
         self.topic = topic

@@ -95,10 +95,7 @@ class Database:
             raise self._unreadable(error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """Return the value of a key.
-
-        Raises: UnreadableFile.
-        """
+        """Return the value of a key. Raises: UnreadableFile."""
         return next((value for found, value in self.items(family, key, key + b"\0") if found == key), None)
 
     def close(self) -> None:
@@ -146,10 +143,7 @@ class Database:
 
 
 def open_database(store: Store, *names: str) -> Database:
-    """Return the database in a directory of the store; the caller closes it.
-
-    Raises: MissingLibrary, UnreadableFile.
-    """
+    """Return the database in a directory of the store; the caller closes it. Raises: MissingLibrary, UnreadableFile."""
     return Database(store, *names)
 
 

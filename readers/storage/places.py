@@ -120,10 +120,7 @@ def normalised(path: str | os.PathLike[str]) -> str:
 
 
 def _as_utf8(path: Path) -> str:
-    """Return a local path as text: rows contain it, and they are UTF-8.
-
-    Raises: UnreadableFile for other bytes.
-    """
+    """Return a local path as text: rows contain it, and they are UTF-8. Raises: UnreadableFile for other bytes."""
     text = as_text(path)
     if text != str(path):
         raise UnreadableFile(

@@ -191,10 +191,7 @@ _handles: OrderedDict[tuple[str, int], Handle] = OrderedDict()
 
 
 def handle_of(version: Version) -> Handle:
-    """Return the open file of a version.
-
-    Raises: ArrowException, OSError.
-    """
+    """Return the open file of a version. Raises: ArrowException, OSError."""
     if version.modified_ns is None:  # versions cannot be distinguished
         return Handle(version)
     handle = known_handle(version)

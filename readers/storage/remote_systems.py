@@ -78,10 +78,7 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
 
 
 def opened(place: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a place, a URI or a path of this machine, and the path in it.
-
-    Raises: OSError.
-    """
+    """Return the file system of a place, a URI or a path of this machine, and the path in it. Raises: OSError."""
     if not is_uri(place):
         return fs.LocalFileSystem(), place
     uri = uri_of(place)

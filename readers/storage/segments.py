@@ -42,10 +42,7 @@ _PROBED_FILES = 3
 
 
 def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
-    """Return a local file, or the file of a URI, open for reading.
-
-    Raises: UnreadableFile.
-    """
+    """Return a local file, or the file of a URI, open for reading. Raises: UnreadableFile."""
     if not is_uri(file):
         return OpenFile(file, size_bytes)
     from rmqtx.readers.storage.remote_reads import RemoteFile
@@ -92,10 +89,7 @@ class Segment:
         return self.base_offset + self.size_bytes
 
     def open(self) -> OpenFile:
-        """The file, open for reading.
-
-        Raises: UnreadableFile.
-        """
+        """The file, open for reading. Raises: UnreadableFile."""
         return open_file(self.file, self.size_bytes, self.modified_ns)
 
 

@@ -281,19 +281,13 @@ class Store:
         return list_segments([self.queue_directory(topic, queue_id, kind)], self.root, lambda _: self.files)
 
     def queues(self, kind: str = "consumequeue") -> Iterator[tuple[str, int]]:
-        """Every (topic, queue number) that has a directory.
-
-        Order: topic, then number.
-        """
+        """Every (topic, queue number) that has a directory. Order: topic, then number."""
         for topic in self.topics(kind):
             for number in self.queue_numbers(topic, kind):
                 yield topic, number
 
     def topics(self, kind: str = "consumequeue") -> list[str]:
-        """Every topic that has a directory of queues.
-
-        Order: name.
-        """
+        """Every topic that has a directory of queues. Order: name."""
         files = self.files
         try:
             files.list_whole(self.place(kind))
@@ -304,10 +298,7 @@ class Store:
         return _names(files, self.place(kind))
 
     def queue_numbers(self, topic: str, kind: str = "consumequeue") -> list[int]:
-        """The numbers of a topic's queues that have a directory.
-
-        Order: ascending.
-        """
+        """The numbers of a topic's queues that have a directory. Order: ascending."""
         names = _names(self.files, self.place(kind, topic))
         return sorted(int(name) for name in names if re.fullmatch(r"\d{1,9}", name))
 

@@ -67,10 +67,7 @@ def again(ask: Callable[[], Iterator[_Value]]) -> Iterator[_Value]:
 
 
 def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the records at some commit-log offsets; None where the broker cannot read one.
-
-    Order: as given.
-    """
+    """Yield the records at some commit-log offsets; None where the broker cannot read one. Order: as given."""
     left = deque(offsets)
 
     def ask() -> Iterator[tuple[int, bytes | None]]:
@@ -139,10 +136,7 @@ def _paced(requests: Iterable[Request], pace: Pace) -> Iterator[Request]:
 
 
 def topics(broker: Broker) -> list[str]:
-    """Return the topics that a broker has a configuration of.
-
-    Raises: Refused, Unreachable, NoAnswer.
-    """
+    """Return the topics that a broker has a configuration of. Raises: Refused, Unreachable, NoAnswer."""
     frame = broker.client.call(broker.address, Request(RequestCode.GET_ALL_TOPIC_CONFIG))
     return sorted(map(str, parsed_json(frame.body).get("topicConfigTable") or {}))
 

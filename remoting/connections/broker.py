@@ -286,10 +286,7 @@ def _pull(topic: str, queue_id: int, queue_offset: int, count: int) -> Request:
 
 
 def pulled(frame: Frame) -> Pulled:
-    """Return the response to a pull as a value.
-
-    Raises: BadFrame.
-    """
+    """Return the response to a pull as a value. Raises: BadFrame."""
     begin, low, high = (_number(frame, name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
     status = _PULL_CODES[ResponseCode(frame.code)]
     return Pulled(status, begin, low, high, frame.body if status == "found" else b"")  # type: ignore[arg-type]

@@ -29,10 +29,7 @@ _UNSIGNED = ("Signature", "_UNIQUE_KEY_QUERY")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request.
-
-    Shape: `fields` may contain numbers, booleans and None (skipped); they are sent as text.
-    """
+    """A request. Shape: `fields` may contain numbers, booleans and None (skipped); they are sent as text."""
 
     code: int
     fields: Mapping[str, Value] = field(default_factory=dict)
@@ -140,10 +137,7 @@ class Connection:
         return sent
 
     def call(self, request: Request, timeout_ms: int | None = None) -> Frame:
-        """Send a request and return its response, of any code.
-
-        Raises: Unreachable, NoAnswer, BadFrame.
-        """
+        """Send a request and return its response, of any code. Raises: Unreachable, NoAnswer, BadFrame."""
         return self.start(request).result(self._settings.timeout_ms if timeout_ms is None else timeout_ms)
 
     def forget(self, opaque: int, sent_ms: int) -> None:
@@ -155,10 +149,7 @@ class Connection:
             self._end(NoAnswer(f"{self.address} no longer responds"))
 
     def send_oneway(self, request: Request) -> None:
-        """Send a request that has no response.
-
-        Raises: Unreachable, NoAnswer.
-        """
+        """Send a request that has no response. Raises: Unreachable, NoAnswer."""
         data = self._bytes(request, next(self._numbers) & _OPAQUE_MAX, IS_ONEWAY)
         self._refuse_closed()
         self._send(request, data)

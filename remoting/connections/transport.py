@@ -67,10 +67,7 @@ class TlsStream:
         self._sending = threading.Lock()  # taken before the other, so that pieces are sent in the order of their making
 
     def handshake(self) -> None:
-        """Agree on keys, and verify the certificate.
-
-        Raises: OSError.
-        """
+        """Agree on keys, and verify the certificate. Raises: OSError."""
         while True:
             try:
                 self._tls.do_handshake()

@@ -125,10 +125,7 @@ class Member:
         self._call(Request(RequestCode.HEART_BEAT, body=heartbeat_body(self.client_id, self.groups)))
 
     def leave(self) -> None:
-        """Remove the member from its groups.
-
-        Raises: Unreachable, NoAnswer, Refused.
-        """
+        """Remove the member from its groups. Raises: Unreachable, NoAnswer, Refused."""
         for group in self.groups:
             fields: dict[str, Value] = {"clientID": self.client_id, "producerGroup": group}
             self._call(Request(RequestCode.UNREGISTER_CLIENT, fields))
@@ -193,10 +190,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def sent(frame: Frame, unique_key: str) -> Sent:
-    """Return the response to a send as a value.
-
-    Raises: BadFrame.
-    """
+    """Return the response to a send as a value. Raises: BadFrame."""
     try:
         message_id = frame.fields["msgId"]
         return Sent(

@@ -26,10 +26,7 @@ _SYSTEM_GROUPS = ("CID_RMQ_SYS_", "TOOLS_CONSUMER")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets.
-
-    Raises: BadRequest.
-    """
+    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets. Raises: BadRequest."""
     host, _, port = address.strip().rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
@@ -38,10 +35,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def several(text: str) -> list[str]:
-    """Return the addresses in a text, separated by semicolons, commas or spaces.
-
-    Raises: BadRequest.
-    """
+    """Return the addresses in a text, separated by semicolons, commas or spaces. Raises: BadRequest."""
     found = [part for part in re.split(r"[;,\s]+", text) if part]
     for address in found:
         host_and_port(address)

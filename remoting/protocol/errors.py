@@ -26,10 +26,7 @@ class BadFrame(RemotingError):
 
 
 class Refused(RemotingError):
-    """The broker answered with an error.
-
-    Shape: `code` and `remark` of the response; `request`: name of the request.
-    """
+    """The broker answered with an error. Shape: `code` and `remark` of the response; `request`: name of the request."""
 
     status = 15
 

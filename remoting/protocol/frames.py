@@ -68,10 +68,7 @@ ROCKETMQ_HEADER = Layout(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One command, request or response.
-
-    Shape: `fields`: texts by name (extFields); `remark`: None if there is none.
-    """
+    """One command, request or response. Shape: `fields`: texts by name (extFields); `remark`: None if there is none."""
 
     code: int
     opaque: int
@@ -90,10 +87,7 @@ class Frame:
 
 
 def encoded(frame: Frame) -> bytes:
-    """Return the frame's bytes.
-
-    Raises: BadFrame if a value does not fit the encoding, or a text cannot be encoded.
-    """
+    """Return the frame's bytes. Raises: BadFrame if a value does not fit the encoding, or a text cannot be encoded."""
     try:
         header = _rocketmq_header(frame) if frame.encoding is Encoding.ROCKETMQ else _json_header(frame)
     except (ValueError, struct.error, OverflowError) as error:  # for example half of a surrogate pair
@@ -107,10 +101,7 @@ def encoded(frame: Frame) -> bytes:
 
 
 def decoded(data: bytes) -> Frame:
-    """Return the frame in some bytes, which must contain exactly one.
-
-    Raises: BadFrame.
-    """
+    """Return the frame in some bytes, which must contain exactly one. Raises: BadFrame."""
     if len(data) < FRAME.size_bytes:
         raise BadFrame("a frame is cut off", expected=f"at least {FRAME.size_bytes} bytes", actual=len(data))
     place = FRAME.unpack(data)
@@ -137,10 +128,7 @@ class FrameReader:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add received bytes, and yield the frames that are complete.
-
-        Raises: BadFrame for an impossible length.
-        """
+        """Add received bytes, and yield the frames that are complete. Raises: BadFrame for an impossible length."""
         self._data += data
         while len(self._data) >= 4:
             length = int.from_bytes(self._data[:4], "big", signed=True)
@@ -185,10 +173,7 @@ _BARE_NAME = re.compile(r"""("(?:[^"\\]|\\.)*+(?:"|\\?$))|(?<=[{,])\s*(-?\d+)\s*
 
 
 def parsed_json(text: bytes) -> Any:
-    """Parse JSON as brokers write it, with numbers as names.
-
-    Raises: BadFrame.
-    """
+    """Parse JSON as brokers write it, with numbers as names. Raises: BadFrame."""
     try:
         plain = text.decode("utf-8", "replace")
         try:
