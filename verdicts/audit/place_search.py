@@ -134,10 +134,7 @@ class PlaceWords:
 
 
 class PlaceSearch(PlaceWords):
-    """A place in some stores on files.
-
-    Raises: SourceError if a file of the log cannot be read.
-    """
+    """A place in some stores on files. Raises: SourceError if a file of the log cannot be read."""
 
     def __init__(self, facts: Sequence[StoreFacts], place: NamedPlace) -> None:
         self._all = [fact.store for fact in facts]

@@ -49,10 +49,7 @@ _SWITCH = "checkTransactionMessageEnable"
 
 
 def changed_settings(changes: Iterable[str], option: str = "--with") -> dict[str, str]:
-    """Return the settings of texts NAME=VALUE.
-
-    Raises: BadRequest.
-    """
+    """Return the settings of texts NAME=VALUE. Raises: BadRequest."""
     changed: dict[str, str] = {}
     for text in changes:
         name, equals, value = (part.strip() for part in text.partition("="))

@@ -245,10 +245,7 @@ def _holes(store: Store, spans: _Spans, reach: int) -> list[tuple[int, int]]:
 
 
 def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
-    """Return where the last scanned record ends, and when it was stored.
-
-    Raises: SourceError.
-    """
+    """Return where the last scanned record ends, and when it was stored. Raises: SourceError."""
     for segment in reversed(store.commit_log):
         end = _data_end(segment, spans[segment.file]) if segment.file in spans else 0
         if end:

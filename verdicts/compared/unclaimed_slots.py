@@ -138,10 +138,7 @@ class QueueComparison:
         self.facts: list[QueueFacts] = []
 
     def findings(self) -> Iterator[Finding]:
-        """Return all findings.
-
-        Order: slots queue by queue, then records without a slot.
-        """
+        """Return all findings. Order: slots queue by queue, then records without a slot."""
         try:
             doubtful: list[_Queue] = []
             for name in self._names():

@@ -47,10 +47,7 @@ def blocks_of(store: Store, begin: int, end: int | None) -> Iterator[Block]:
 
 
 def common_range(one: Store, other: Store) -> tuple[int, int]:
-    """Return the commit-log offsets from which on, and before which, both logs have bytes.
-
-    Raises: SourceError.
-    """
+    """Return the commit-log offsets from which on, and before which, both logs have bytes. Raises: SourceError."""
     begin = max(one.log_begin_offset, other.log_begin_offset)
     return begin, min(_data_end(store, begin) for store in (one, other))
 

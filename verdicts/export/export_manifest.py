@@ -124,10 +124,7 @@ def begin_of(segment: Segment, length_bytes: int = _BEGIN_BYTES) -> tuple[int, s
 
 
 def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> None:
-    """Rename a range's files to their final names, then write its manifest.
-
-    Raises: UnwritableFile.
-    """
+    """Rename a range's files to their final names, then write its manifest. Raises: UnwritableFile."""
     manifests = directory / STATE_DIRECTORY / _MANIFESTS
     try:
         for file in files:

@@ -94,10 +94,7 @@ class Partitioning:
         return [self.time_column] if self.topic_column is None else [self.topic_column, self.time_column]
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """The rows of each partition.
-
-        Order: kept within a partition.
-        """
+        """The rows of each partition. Order: kept within a partition."""
         topics, names = self._topics(rows)
         days = self._days(rows)
         codes = topics * (_DAYS_END + 1) + days

@@ -137,10 +137,7 @@ class VerdictFolder:
         return Written(files_bytes, states)
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[Written]:
-        """Write batches of verdicts from one process.
-
-        Raises: UnwritableFile.
-        """
+        """Write batches of verdicts from one process. Raises: UnwritableFile."""
         written: list[Written] = []
         held: list[pa.RecordBatch] = []
         for batch in batches:

@@ -126,10 +126,7 @@ class ChangeFeed:
             raise self._lacks(reached + 1)
 
     def require(self, sequence: int) -> None:
-        """Require that a stream can go on after a number.
-
-        Raises: FileChanged.
-        """
+        """Require that a stream can go on after a number. Raises: FileChanged."""
         if not int(self.database.meta("feed_forgotten") or 0) <= sequence <= self.last:
             raise self._lacks(sequence + 1)
 
@@ -149,10 +146,7 @@ class ChangeFeed:
 
 
 def require_no_feed(database: FollowDatabase) -> None:
-    """Refuse a step that a stream would miss.
-
-    Raises: BadRequest.
-    """
+    """Refuse a step that a stream would miss. Raises: BadRequest."""
     if database.meta("feed_id") is not None:
         raise BadRequest(
             f"{database.path} is the checkpoint of a stream of verdict changes in Spark", advice="give another file"

@@ -118,10 +118,7 @@ def packed(changes: pa.Table) -> Iterator[tuple[int, bytes]]:
 
 
 def unpacked(data: bytes) -> pa.Table:
-    """Return the rows of a value of `packed`.
-
-    Raises: ValueError (pa.ArrowInvalid) or TypeError for another value.
-    """
+    """Return the rows of a value of `packed`. Raises: ValueError (pa.ArrowInvalid) or TypeError for another value."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
         table = stream.read_all()
     if table.schema != CHANGES:

@@ -253,10 +253,7 @@ class FollowDatabase:
 
     @contextmanager
     def naming_the_file(self) -> Iterator[None]:
-        """Turn disk errors in the block into an error that names the file.
-
-        Raises: UnwritableFile.
-        """
+        """Turn disk errors in the block into an error that names the file. Raises: UnwritableFile."""
         try:
             yield
         except sqlite3.DatabaseError as error:

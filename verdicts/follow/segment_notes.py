@@ -69,10 +69,7 @@ class SegmentNotes:
 
     @staticmethod
     def of(text: str, file: str) -> SegmentNotes:
-        """Parse the result of `text`; `file` is named in errors.
-
-        Raises: BadText.
-        """
+        """Parse the result of `text`; `file` is named in errors. Raises: BadText."""
         value: dict[str, Any] = _FORM.read(text, file)
         return SegmentNotes(
             [Span(**entry) for entry in value["spans"]],

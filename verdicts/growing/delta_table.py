@@ -52,10 +52,7 @@ class DeltaVerdicts:
         return rows.filter(are_current).select(CURRENT.names)
 
     def apply(self, step: TableStep) -> None:
-        """Commit a step.
-
-        Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
-        """
+        """Commit a step. Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile."""
         import deltalake
 
         properties = deltalake.CommitProperties(

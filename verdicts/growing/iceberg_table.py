@@ -52,10 +52,7 @@ class IcebergVerdicts:
         return _rows(self.iceberg, And(IsNull("valid_to"), In("store", set(stores))), CURRENT)
 
     def apply(self, step: TableStep) -> None:
-        """Commit a step.
-
-        Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
-        """
+        """Commit a step. Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile."""
         ended = step.ended()
         with _translated(self.name, "write"), self._transaction() as transaction:
             valid_since = self._end(transaction, step, ended) if ended.num_rows else VALID_SINCE.empty_table()
@@ -111,10 +108,7 @@ def _rows(table: Table, condition: BooleanExpression | None, schema: pa.Schema) 
 
 @contextmanager
 def _translated(name: str, doing: str) -> Iterator[None]:
-    """Convert errors of the library and of its catalog, which have no common base.
-
-    Raises: UnwritableFile.
-    """
+    """Convert errors of the library and of its catalog, which have no common base. Raises: UnwritableFile."""
     try:
         yield
     except Exception as error:

@@ -85,10 +85,7 @@ class ParquetTable:
         return pa.concat_tables([CURRENT.empty_table(), *(rows.select(CURRENT.names) for rows in found)])
 
     def apply(self, step: TableStep) -> None:
-        """Commit a step.
-
-        Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
-        """
+        """Commit a step. Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile."""
         with writing(self.place):
             self._remove_leftovers()
             writer = PartWriter(self.system, self.top, self.place, self.manifest.version + 1)
@@ -269,10 +266,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 @dataclass(slots=True)
 class PartWriter:
-    """The new files of version `version` of the table at `place`.
-
-    `files`: those that are complete, and on the disk.
-    """
+    """The new files of version `version` of the table at `place`. `files`: those that are complete, and on the disk."""
 
     system: fs.FileSystem
     top: str

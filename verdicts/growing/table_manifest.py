@@ -101,10 +101,7 @@ def read_manifest(system: fs.FileSystem, top: str, place: str) -> TableManifest 
 
 
 def write_manifest(system: fs.FileSystem, top: str, place: str, manifest: TableManifest) -> None:
-    """Replace the manifest: readers find the old one or the new one.
-
-    Raises: OSError.
-    """
+    """Replace the manifest: readers find the old one or the new one. Raises: OSError."""
     facts = {"format": _FORMAT, "format_version": FORMAT_VERSION, **asdict(manifest)}
     if is_uri(place):
         with system.open_output_stream(f"{top}/{STATE_DIRECTORY}/{NAME}") as stream:

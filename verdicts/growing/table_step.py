@@ -127,10 +127,7 @@ class TableStep:
         return step_token(self.log.id, self.at_ms)
 
     def ended(self) -> pa.Table:
-        """Return the current rows of the table that are closed or replaced.
-
-        Shape: ENDED.
-        """
+        """Return the current rows of the table that are closed or replaced. Shape: ENDED."""
         found = [self._ended(changes) for changes in self._changes()]
         if self.current is not None:
             found.append(self._not_found(self.current))

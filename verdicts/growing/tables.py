@@ -46,10 +46,7 @@ class TableName:
         return None if self.kind == ICEBERG or is_uri(self.place) else Path(self.place)
 
     def checkpoint(self) -> Path:
-        """Return the checkpoint of a table whose folder is on this machine.
-
-        Raises: BadRequest for other tables.
-        """
+        """Return the checkpoint of a table whose folder is on this machine. Raises: BadRequest for other tables."""
         if self.folder is None:
             raise BadRequest(
                 f"{self} is not a folder on this machine, where its checkpoint must be",

@@ -83,10 +83,7 @@ def predict_start(
     *,
     with_dispatch: bool = True,
 ) -> PredictedStart:
-    """Predict a start by the given rules.
-
-    Raises: SourceError if a file that the start depends on cannot be read.
-    """
+    """Predict a start by the given rules. Raises: SourceError if a file that the start depends on cannot be read."""
     refused = list(refusals(store, conf, rules))
     if refused:
         return PredictedStart(rules, refused)

@@ -219,10 +219,7 @@ def left_out(found: Sequence[DirectoryEntry], size: int, rules: RecoveryRules) -
 
 
 def loaded(segments: Sequence[Segment], first_left_out: DirectoryEntry | None) -> list[Segment]:
-    """Return the files that are loaded, given the first entry that is not.
-
-    Order: by name, as brokers sort them.
-    """
+    """Return the files that are loaded, given the first entry that is not. Order: by name, as brokers sort them."""
     if first_left_out is None:
         return list(segments)
     return [segment for segment in segments if _name(segment) < first_left_out.name]
