@@ -55,18 +55,12 @@ class RmqtxDataSource(DataSource):
         return "rmqtx"
 
     def schema(self) -> StructType:
-        """The columns of the requested table, with a comment each.
-
-        Raises: BadRequest.
-        """
+        """The columns of the requested table, with a comment each. Raises: BadRequest."""
         with marked():
             return spark_schema(parse_options(self.options).frame_schema)
 
     def reader(self, schema: StructType) -> RmqtxReader:
-        """Return the reader of a table.
-
-        Raises: BadRequest, NotAStore, UnreadableFile.
-        """
+        """Return the reader of a table. Raises: BadRequest, NotAStore, UnreadableFile."""
         with marked():
             options = with_schema(parse_options(self.options), schema)
             if options.table in CHANGE_TABLES:
@@ -77,10 +71,7 @@ class RmqtxDataSource(DataSource):
             return reader(_scan(options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the stream reader of a table.
-
-        Raises: BadRequest.
-        """
+        """Return the stream reader of a table. Raises: BadRequest."""
         with marked():
             options = with_schema(parse_options(self.options), schema)
             reader = ChangeStreamReader if options.table in CHANGE_TABLES else RmqtxStreamReader
@@ -141,10 +132,7 @@ class RmqtxReader(DataSourceReader):
             return [NumberedPartition(number) for number in range(len(self._scan))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition.
-
-        Raises: UnreadableFile, FileChanged; a missing row is always an error.
-        """
+        """Yield the rows of one partition. Raises: UnreadableFile, FileChanged; a missing row is always an error."""
         if not isinstance(partition, NumberedPartition):  # Spark's own partition if there is nothing to read
             return
         with working():

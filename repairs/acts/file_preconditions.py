@@ -38,10 +38,7 @@ _ROCKSDB_CONFIG = (("consumerOffsets",), ("topics",), ("metadata",), ("rdb",))
 
 
 def require_known_release(given: str | None) -> None:
-    """Refuse a release that is not known: an act writes records by the rules of one.
-
-    Raises: BadRequest.
-    """
+    """Refuse a release that is not known: an act writes records by the rules of one. Raises: BadRequest."""
     version = None if given is None else parse_version(given)
     if version is None or (known := release_before(version)) in (None, version):
         return

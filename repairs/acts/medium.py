@@ -75,10 +75,7 @@ class Medium(Protocol):
         """
 
     def discard(self, named: NamedRecord, situation: Situation, receipt: Receipt) -> Answer:
-        """Discard a half copy: it is not checked again, and nothing is delivered.
-
-        Raises: Unreachable, NoAnswer.
-        """
+        """Discard a half copy: it is not checked again, and nothing is delivered. Raises: Unreachable, NoAnswer."""
 
     def not_in_queue(self, record: FinalRecord | OpMark) -> str | None:
         """Return why consumers do not reach a COMMIT record by its queue, or the check an op message; else None."""
@@ -94,7 +91,4 @@ class Medium(Protocol):
         """Whether nothing was done yet, even if acts are planned."""
 
     def resume(self, named: NamedRecord, receipt: Receipt) -> Answer:
-        """Have the broker append a copy of a record to the half topic.
-
-        Raises: Unreachable, NoAnswer.
-        """
+        """Have the broker append a copy of a record to the half topic. Raises: Unreachable, NoAnswer."""

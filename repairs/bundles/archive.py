@@ -34,10 +34,7 @@ class FileEntry(TypedDict):
 
 
 def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[FileEntry]:
-    """Write planned files below a directory, and yield the manifest's entry of each.
-
-    Raises: UnwritableFile.
-    """
+    """Write planned files below a directory, and yield the manifest's entry of each. Raises: UnwritableFile."""
     for file in planned:
         target = directory / file.path
         digest = hashlib.sha256()

@@ -247,10 +247,7 @@ class Canary:
     def _step(
         self, transaction: _Transaction, step: str, begun: _Clock, proof: str | None, missing: str = ""
     ) -> None:
-        """Note a step.
-
-        Raises: _Missing if it was not seen to happen.
-        """
+        """Note a step. Raises: _Missing if it was not seen to happen."""
         self.result.steps.append(
             ProbeStep(
                 self._broker.root, transaction.scenario, step, proof is not None, begun.elapsed_ms,

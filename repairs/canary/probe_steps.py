@@ -84,10 +84,7 @@ class ProbeRun:
 
 
 def steps_table(runs: Sequence[ProbeRun]) -> pa.Table:
-    """The steps of some probe runs.
-
-    Shape: PROBE_STEPS.
-    """
+    """The steps of some probe runs. Shape: PROBE_STEPS."""
     rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for run in runs for step in run.steps]
     return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
 

@@ -112,10 +112,7 @@ class ChangeSet:
         return (step for step in self.steps if not isinstance(step, Barrier))
 
     def paths(self) -> tuple[str, ...]:
-        """The files that it names.
-
-        Order: as they come first.
-        """
+        """The files that it names. Order: as they come first."""
         return tuple(dict.fromkeys(step.path for step in self.changes()))
 
     def groups(self) -> list[list[Change]]:

@@ -172,10 +172,7 @@ _Part = tuple[str, Path, os.stat_result]
 
 
 def _parts(source: Path, commit_log_directories: Sequence[str]) -> list[_Part]:
-    """Every file with its path in the copy.
-
-    Raises: BadRequest where two segments have one name.
-    """
+    """Every file with its path in the copy. Raises: BadRequest where two segments have one name."""
     parts = {path: (path, file, status) for path, file, status in files_below(source)}
     lock = source / "lock"
     if lock.is_file():  # no process holds the lock of a copy
@@ -232,10 +229,7 @@ def _check_unchanged(source: Path, commit_log_directories: Sequence[str], parts:
 
 
 def _copy(source: Path, target: Path, parts: Sequence[_Part], progress: Progress | None) -> None:
-    """Copy the files, and every directory, including empty ones.
-
-    Raises: UnwritableFile, FileChanged.
-    """
+    """Copy the files, and every directory, including empty ones. Raises: UnwritableFile, FileChanged."""
     total_bytes = sum(status.st_size for _, _, status in parts)
     done_bytes = 0
     directories = dict(directories_below(source))

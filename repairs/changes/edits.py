@@ -62,10 +62,7 @@ class FileImage:
     size_bytes: int
 
     def read(self, begin: int, end: int) -> bytes:
-        """The bytes from one position to another; fewer if the file became shorter.
-
-        Raises: UnreadableFile.
-        """
+        """The bytes from one position to another; fewer if the file became shorter. Raises: UnreadableFile."""
         try:
             with self.file.open("rb") as source:
                 source.seek(self.position_bytes + begin)
@@ -74,10 +71,7 @@ class FileImage:
             raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The ranges for which the file system has blocks.
-
-        Raises: UnreadableFile.
-        """
+        """The ranges for which the file system has blocks. Raises: UnreadableFile."""
         try:
             with self.file.open("rb") as source:
                 last = self.position_bytes + self.size_bytes
@@ -185,10 +179,7 @@ def led_out(place: Path) -> UnsafeStore:
 
 
 def require_one_name(file: Path) -> None:
-    """Refuse to write to a file that has hard links: the other names would change with it.
-
-    Raises: UnsafeStore.
-    """
+    """Refuse to write to a file that has hard links: the other names would change with it. Raises: UnsafeStore."""
     if file.is_file() and file.stat().st_nlink > 1:
         raise UnsafeStore(
             f"{as_text(file)} has {file.stat().st_nlink} hard links: a write would change all of them",

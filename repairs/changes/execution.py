@@ -110,10 +110,7 @@ def resume(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *,
     files: FileOperations | None = None, times: bool = True,
 ) -> UndoFile:
-    """Complete changes that were interrupted, or repeat changes that were undone.
-
-    Raises: as `undo`.
-    """
+    """Complete changes that were interrupted, or repeat changes that were undone. Raises: as `undo`."""
     return _undo_or_resume(undo_path, root, files or FileOperations(), times, forward=True)
 
 
@@ -172,10 +169,7 @@ def _require_its_store(undo_file: UndoFile, place: Path) -> None:
 
 
 def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None:
-    """Refuse a store that has changed since the last state of an undo file.
-
-    Raises: StoreChanged.
-    """
+    """Refuse a store that has changed since the last state of an undo file. Raises: StoreChanged."""
     found = differences_since(undo_file, place, times=times)
     if found:
         advice = (
@@ -225,10 +219,7 @@ def _apply_or_revert(undo_file: UndoFile, root: Path, files: FileOperations, *, 
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Lock an undo file against other rmqtx processes while the block runs.
-
-    Raises: StoreInUse.
-    """
+    """Lock an undo file against other rmqtx processes while the block runs. Raises: StoreInUse."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -37,10 +37,7 @@ UNFINISHED_SUFFIX = ".unfinished"
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into an error of one line that names the path.
-
-    Raises: UnwritableFile.
-    """
+    """Turn an OSError of the block into an error of one line that names the path. Raises: UnwritableFile."""
     try:
         yield
     except OSError as error:
@@ -67,10 +64,7 @@ class Attributes:
 
 
 class FileOperations:
-    """Changes of files by their paths.
-
-    Raises: UnwritableFile for any error of the system.
-    """
+    """Changes of files by their paths. Raises: UnwritableFile for any error of the system."""
 
     def create(self, path: Path, size_bytes: int) -> None:
         """Create a sparse file of zeros that other users cannot open yet."""

@@ -125,10 +125,7 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_followed(link: Path, root: Path) -> bool:
-    """Whether a link leads to a directory of the store that is elsewhere.
-
-    Raises: UnsafeStore.
-    """
+    """Whether a link leads to a directory of the store that is elsewhere. Raises: UnsafeStore."""
     if leads_out(link, root):
         raise led_out(link)
     return not Path(os.path.realpath(link)).is_relative_to(root)

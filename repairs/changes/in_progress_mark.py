@@ -48,10 +48,7 @@ def commands_to_finish(path: Path) -> str:
 
 
 def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
-    """Write the mark into a store; it is on disk when this returns.
-
-    Raises: UnwritableFile.
-    """
+    """Write the mark into a store; it is on disk when this returns. Raises: UnwritableFile."""
     wanted = BegunMark(undo_file.path, undo_file.undo_id)
     if read_mark(root) == wanted:
         files.sync_directory(root)  # after a crash the mark may not be durable yet
@@ -73,10 +70,7 @@ def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
 
 
 def remove_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
-    """Remove the mark of a completed undo file.
-
-    Raises: UnwritableFile.
-    """
+    """Remove the mark of a completed undo file. Raises: UnwritableFile."""
     mark = read_mark(root)
     if mark is not None and mark.undo_id == undo_file.undo_id:
         files.remove(root / BEGUN_MARK)

@@ -50,10 +50,7 @@ def new_store(
 
 
 def _make(place: Path, mode: int) -> None:
-    """Create a directory that no other process uses.
-
-    Raises: BadRequest if it exists; UnwritableFile.
-    """
+    """Create a directory that no other process uses. Raises: BadRequest if it exists; UnwritableFile."""
     try:
         with writing(place):
             place.mkdir(mode=mode)
@@ -76,10 +73,7 @@ def _sync(root: Path, files: FileOperations) -> None:
 def refuse_within(
     target: str | os.PathLike[str], root: str | os.PathLike[str], commit_log_directories: Sequence[str] = ()
 ) -> None:
-    """Refuse a new store within another store, or around one.
-
-    Raises: BadRequest.
-    """
+    """Refuse a new store within another store, or around one. Raises: BadRequest."""
     place = Path(os.path.realpath(target))
     for directory in (os.fspath(root), *commit_log_directories):
         other = Path(os.path.realpath(directory))
@@ -91,10 +85,7 @@ def refuse_within(
 
 
 def write_at(path: Path, size_bytes: int, position_bytes: int, data: bytes) -> None:
-    """Write to a file, which is created full length and sparse if it is missing.
-
-    Raises: OSError.
-    """
+    """Write to a file, which is created full length and sparse if it is missing. Raises: OSError."""
     is_new = not path.exists()
     if is_new:
         path.parent.mkdir(parents=True, exist_ok=True)

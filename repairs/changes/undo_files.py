@@ -140,10 +140,7 @@ class UndoFile:
     has_new_lock: bool = False
 
     def mark(self, state: str, files: FileOperations, times: Mapping[str, int] | None = None) -> None:
-        """Append a state; it is on disk when this returns.
-
-        Raises: UnwritableFile.
-        """
+        """Append a state; it is on disk when this returns. Raises: UnwritableFile."""
         now_ms = _now_ms()
         values = {"state": state, "time_ms": now_ms, "who": whoever(), "times": dict(times or {})}
         frame, chain = encoded(STATE, _json(values), self.chain)
@@ -355,11 +352,7 @@ def _now_ms() -> int:
 
 
 def table(undo_file: UndoFile) -> pa.Table:
-    """The changes of an undo file.
-
-    Shape: EDITS.
-    Order: as they are made; undo reverses it.
-    """
+    """The changes of an undo file. Shape: EDITS. Order: as they are made; undo reverses it."""
     rows = [
         {
             "path": edit.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),

@@ -110,20 +110,14 @@ class FrameWriter:
         self._chain = b""
 
     def frame(self, kind: bytes, content: bytes) -> None:
-        """Append a frame.
-
-        Raises: UnwritableFile.
-        """
+        """Append a frame. Raises: UnwritableFile."""
         data, self._chain = encoded(kind, content, self._chain)
         self._waiting += data
         if len(self._waiting) >= CHUNK_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected frames, without syncing to disk.
-
-        Raises: UnwritableFile.
-        """
+        """Write the collected frames, without syncing to disk. Raises: UnwritableFile."""
         self._files.write(self._path, self._position, bytes(self._waiting))
         self._position += len(self._waiting)
         self._waiting.clear()
@@ -207,10 +201,7 @@ class EditValues(TypedDict):
 
 
 def head_of(content: bytes, path: Path) -> UndoHead:
-    """Return the head of an undo file.
-
-    Raises: BadText.
-    """
+    """Return the head of an undo file. Raises: BadText."""
     found = parsed(content, str(path), _NAME)
     if isinstance(found, dict):
         found.setdefault("receipts", None)
@@ -224,10 +215,7 @@ def head_of(content: bytes, path: Path) -> UndoHead:
 
 
 def print_of(content: bytes, path: Path) -> list[FilePrint]:
-    """Return the fingerprint in an undo file.
-
-    Raises: BadText; zlib.error for damaged content.
-    """
+    """Return the fingerprint in an undo file. Raises: BadText; zlib.error for damaged content."""
     inflater = zlib.decompressobj()
     text = inflater.decompress(content, _PRINT_BYTES_MAX)
     if inflater.unconsumed_tail or not inflater.eof:
@@ -236,10 +224,7 @@ def print_of(content: bytes, path: Path) -> list[FilePrint]:
 
 
 def edit_of(content: bytes, path: Path) -> EditValues:
-    """Return an edit in an undo file, after checking that its parts fit together.
-
-    Raises: BadText.
-    """
+    """Return an edit in an undo file, after checking that its parts fit together. Raises: BadText."""
     values: EditValues = EDIT_FORM.read(content, str(path))
 
     def bad(field: str, expected: str) -> BadText:

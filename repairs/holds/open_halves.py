@@ -90,10 +90,7 @@ class OpenHalves:
         return settings_of_broker({**self.conf, **changed}, self.facts.settings.version)
 
     def forecast(self, changed: Mapping[str, str]) -> Forecast:
-        """Predict what the check does with these values of settings.
-
-        Raises: Unreachable, NoAnswer, Refused.
-        """
+        """Predict what the check does with these values of settings. Raises: Unreachable, NoAnswer, Refused."""
         found = predict_from_live(replace(self.facts, settings=self.with_settings(changed)), self.source)
         if self.window is None or not found.is_whole:
             return Forecast(unknown=found.why.text, begin_ms=found.begin_ms)
@@ -153,10 +150,7 @@ class OpenHalves:
 
 
 def read_open_halves(broker: Broker) -> OpenHalves:
-    """Read the open half messages of a broker.
-
-    Raises: Unreachable, NoAnswer, Refused, BadFrame.
-    """
+    """Read the open half messages of a broker. Raises: Unreachable, NoAnswer, Refused, BadFrame."""
     facts = live_store(broker)
     source = LiveWitnesses(facts)
     window = None

@@ -287,10 +287,7 @@ class KnownPlan:
 
     @classmethod
     def read(cls, file: Path) -> KnownPlan:
-        """Read the file.
-
-        Raises: UnreadableFile; BadText.
-        """
+        """Read the file. Raises: UnreadableFile; BadText."""
         try:
             text = file.read_bytes()
         except OSError as error:

@@ -63,10 +63,7 @@ class PlanSource(Protocol):
         """The brokers or stores."""
 
     def refuse_inside(self, output: Path) -> None:
-        """Refuse to write the plan into a store.
-
-        Raises: BadRequest.
-        """
+        """Refuse to write the plan into a store. Raises: BadRequest."""
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
         """Rows of the transactions that ids, message ids or keys name."""

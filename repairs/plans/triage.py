@@ -111,10 +111,7 @@ class AnswersFile:
         return found
 
     def add(self, answers: Iterable[GivenAnswer], stores: Sequence[str]) -> None:
-        """Append answers; they are on disk when this returns.
-
-        Raises: UnwritableFile.
-        """
+        """Append answers; they are on disk when this returns. Raises: UnwritableFile."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -186,10 +183,7 @@ class Triage:
         return draft
 
     def take_back(self) -> list[str]:
-        """Take back the last answer of this run; return its transactions.
-
-        Raises: UnwritableFile.
-        """
+        """Take back the last answer of this run; return its transactions. Raises: UnwritableFile."""
         if not self._undone:
             return []
         before = self._undone.pop()

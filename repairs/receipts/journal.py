@@ -40,10 +40,7 @@ _LINE = JsonForm(
 
 @dataclass(slots=True)
 class Journalled:
-    """The content of a journal.
-
-    Order: receipts by id, that is by start time, oldest first.
-    """
+    """The content of a journal. Order: receipts by id, that is by start time, oldest first."""
 
     receipts: list[Receipt] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -76,25 +73,16 @@ class Journal:
         self._append(BEGUN, receipt.row())
 
     def go_on(self, receipt: Receipt) -> None:
-        """Record what was done so far, before a further request is sent.
-
-        Raises: UnwritableFile.
-        """
+        """Record what was done so far, before a further request is sent. Raises: UnwritableFile."""
         self._append(WENT_ON, receipt.row())
 
     def end(self, receipt: Receipt) -> None:
-        """Record the outcome and its time.
-
-        Raises: UnwritableFile.
-        """
+        """Record the outcome and its time. Raises: UnwritableFile."""
         receipt.ended_time_ms = _now_ms()
         self._append(ENDED, receipt.row())
 
     def recheck(self, receipt_id: str, look: Recheck) -> None:
-        """Record a recheck.
-
-        Raises: UnwritableFile.
-        """
+        """Record a recheck. Raises: UnwritableFile."""
         self._append(RECHECKED, {"receipt_id": receipt_id, "recheck": asdict(look)})
 
     def read(self) -> Journalled:
@@ -186,10 +174,7 @@ class _Merged:
         return None if problem is None else ("receipt-unreadable", problem)
 
     def _take(self, value: Any) -> str | None:
-        """Add the values of a line; return what is wrong with them, or None.
-
-        Raises: BadText.
-        """
+        """Add the values of a line; return what is wrong with them, or None. Raises: BadText."""
         _LINE.check(value, "a line")
         if value["journal_version"] != JOURNAL_VERSION:
             return f"version {value['journal_version']}"

@@ -218,10 +218,7 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """The content of a plan file.
-
-    Shape: `made_from`: the provenance of its evidence.
-    """
+    """The content of a plan file. Shape: `made_from`: the provenance of its evidence."""
 
     made_by: str
     made_time_ms: int
@@ -267,10 +264,7 @@ def _json(value: Any) -> str:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan file.
-
-    Raises: UnreadableFile; BadText with the field, what was expected and what was found.
-    """
+    """Read a plan file. Raises: UnreadableFile; BadText with the field, what was expected and what was found."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -279,10 +273,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def parse_plan(data: bytes | str, file: str) -> Plan:
-    """Parse the text of a plan; `file`: the name for errors.
-
-    Raises: BadText.
-    """
+    """Parse the text of a plan; `file`: the name for errors. Raises: BadText."""
     facts = _checked(parsed(data, file, "plan"), file)
     steps = [Step.of(row) for row in facts[_STEPS]]
     return Plan(facts[_MADE_BY], facts["made_time_ms"], facts[_STORES], steps, facts[_FROM])

@@ -42,10 +42,7 @@ def witnesses_of(row: Transaction) -> list[StepWitness]:
 
 
 def fingerprint(store: Store, facts: StoreProvenance) -> PlanStore:
-    """The state of a store, from its provenance and its cursors.
-
-    Shape: a row of PLAN_STORES.
-    """
+    """The state of a store, from its provenance and its cursors. Shape: a row of PLAN_STORES."""
     cursors = check_cursors(store)
     return {
         "store": facts["store"], "taken_time_ms": facts["taken_time_ms"], "aborted": facts["aborted"],

@@ -327,10 +327,7 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
 
 
 def table(receipts: Iterable[Receipt]) -> pa.Table:
-    """Receipts as a table.
-
-    Shape: RECEIPTS.
-    """
+    """Receipts as a table. Shape: RECEIPTS."""
     rows = [receipt.row() for receipt in receipts]
     for row in rows:  # Arrow takes maps as pairs
         row["requests"] = [{**entry, "fields": list((entry.get("fields") or {}).items())} for entry in row["requests"]]

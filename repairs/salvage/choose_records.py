@@ -49,10 +49,7 @@ class OpenSources:
         self._open: dict[int, OpenFile] = {}
 
     def read(self, number: int, position: int, length: int) -> bytes:
-        """Return bytes of a file.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """Return bytes of a file. Raises: UnreadableFile, FileChanged."""
         if number not in self._open:
             if len(self._open) >= _OPEN_FILES_MAX:
                 self._open.pop(next(iter(self._open))).close()

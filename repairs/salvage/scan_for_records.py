@@ -78,10 +78,7 @@ class SalvageSource:
     size_bytes: int
 
     def open(self) -> OpenFile:
-        """Open the file for reading.
-
-        Raises: UnreadableFile.
-        """
+        """Open the file for reading. Raises: UnreadableFile."""
         return open_file(self.file, self.size_bytes)
 
 

@@ -72,10 +72,7 @@ class Effects:
         return bool(self._closings or self._watched) or any(task.is_open for task in tasks)
 
     def look(self, tasks: Iterable[Task]) -> None:
-        """Look up the open answers once, if it is time.
-
-        Raises: RemotingError, UnwritableFile.
-        """
+        """Look up the open answers once, if it is time. Raises: RemotingError, UnwritableFile."""
         waiting = [task for task in tasks if task.is_open]
         names = [*(task.transaction_id for task in waiting), *(one.receipt.acted_on for one in self._closings)]
         if not (names or self._watched) or time.monotonic() < self._next_look:
@@ -150,10 +147,7 @@ class Effects:
         return True
 
     def end(self, task: Task, outcome: ActOutcome, why: str) -> None:
-        """Record an outcome.
-
-        Raises: UnwritableFile.
-        """
+        """Record an outcome. Raises: UnwritableFile."""
         assert task.receipt is not None
         receipt = task.receipt
         task.outcome, task.outcome_reason, task.proof_until = outcome, why, None
@@ -165,10 +159,7 @@ class Effects:
             self._note(f"{task.transaction_id}: {outcome}: {why}")
 
     def record_unseen(self, tasks: Iterable[Task]) -> None:
-        """Record the effects that were not seen in time.
-
-        Raises: UnwritableFile.
-        """
+        """Record the effects that were not seen in time. Raises: UnwritableFile."""
         for task in tasks:
             if task.is_open:
                 self.end(task, task.outcome or ActOutcome.UNKNOWN, "the stand-in ended before the effect was visible")

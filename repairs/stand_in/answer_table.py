@@ -95,9 +95,5 @@ class Task:
 
 
 def answers_table(tasks: Iterable[Task]) -> pa.Table:
-    """Tasks as a table.
-
-    Shape: ANSWERS.
-    Order: kept.
-    """
+    """Tasks as a table. Shape: ANSWERS. Order: kept."""
     return pa.Table.from_pylist([task.as_row() for task in tasks], schema=ANSWERS)

@@ -63,10 +63,7 @@ class AnswerMedium(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StandInConduct:
-    """The settings of a stand-in.
-
-    Units: milliseconds. `prove_ms`: how long to look for the effect of an answer.
-    """
+    """The settings of a stand-in. Units: milliseconds. `prove_ms`: how long to look for the effect of an answer."""
 
     group: str
     reason: str | None = None

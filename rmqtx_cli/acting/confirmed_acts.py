@@ -39,10 +39,7 @@ AT_ONCE_MAX = 20
 
 
 def conduct_of(act: ActOptions, override: Sequence[str] | None, reason: str | None) -> Conduct:
-    """The rules for carrying out acts.
-
-    Raises: BadRequest for an unknown guard, or an override without a reason.
-    """
+    """The rules for carrying out acts. Raises: BadRequest for an unknown guard, or an override without a reason."""
     overrides = overridden(override or (), reason, did_you_mean)
     if act.max_per_second is not None and act.max_per_second <= 0:
         raise BadRequest("--max-per-second must be more than 0")

@@ -34,10 +34,7 @@ _NAMED_MAX = 5
 
 
 def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple[str, ...]:
-    """Return the guards to override.
-
-    Raises: BadRequest for an unknown guard, one without an override, or no reason.
-    """
+    """Return the guards to override. Raises: BadRequest for an unknown guard, one without an override, or no reason."""
     for name in override or ():
         if name not in HOLD_GUARD_NAMES:
             raise BadRequest(f"no guard {name!r} here", advice=did_you_mean(name, list(HOLD_GUARD_NAMES)))

@@ -68,10 +68,7 @@ def plan_from(context: typer.Context, draft: PlanDraft, source: PlanSource) -> P
 
 
 def refuse_file(output: Path, *, force: bool) -> None:
-    """Refuse stdout, and a file that exists unless `force`.
-
-    Raises: BadRequest.
-    """
+    """Refuse stdout, and a file that exists unless `force`. Raises: BadRequest."""
     if str(output) == "-":
         raise BadRequest("cannot write a plan to stdout, which lists its steps", advice="-o plan.json")
     if output.exists() and not force:

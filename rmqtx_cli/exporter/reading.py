@@ -65,10 +65,7 @@ class Failed(Exception):
 
 
 def read(request: Request) -> AnswerValues:
-    """Return the fields of the answer to a request.
-
-    Raises: RmqtxError.
-    """
+    """Return the fields of the answer to a request. Raises: RmqtxError."""
     opener = chosen_opener(request.source, Voice(quiet=True), "rmqtx exporter STORE")
     with opener.opened() as source:
         for line in source.conf_lines() if request.before is None else ():  # once, with the first reading

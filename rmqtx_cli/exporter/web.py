@@ -179,10 +179,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 
 def parsed_address(text: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, [IPV6]:PORT or :PORT, which is every address.
-
-    Raises: BadRequest.
-    """
+    """Return host and port of HOST:PORT, [IPV6]:PORT or :PORT, which is every address. Raises: BadRequest."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise BadRequest(f"--listen {text}: expected HOST:PORT, like 127.0.0.1:9560")

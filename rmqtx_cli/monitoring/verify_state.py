@@ -53,10 +53,7 @@ def recall(file: Path) -> dict[str, int]:
 
 
 def remember(file: Path, checked: dict[str, int]) -> None:
-    """Store the times for the next run.
-
-    Raises: UnwritableFile.
-    """
+    """Store the times for the next run. Raises: UnwritableFile."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(file) as stream:

@@ -12,10 +12,7 @@ from rmqtx.readers.model.tables import RECORDS
 
 
 def decoder_words(command: str) -> list[str]:
-    """Return the words of a filter's command line; it is run without a shell.
-
-    Raises: BadRequest.
-    """
+    """Return the words of a filter's command line; it is run without a shell. Raises: BadRequest."""
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -74,10 +74,7 @@ TemporaryOption = Annotated[
 
 
 def checked_temporary(directory: Path | None) -> None:
-    """Refuse a directory for temporary files that does not exist.
-
-    Raises: BadRequest.
-    """
+    """Refuse a directory for temporary files that does not exist. Raises: BadRequest."""
     if directory is not None and not directory.is_dir():
         raise BadRequest(f"--temp-dir {str(directory)!r} is not a directory")
 

@@ -50,10 +50,7 @@ def parse_match(text: str, transactions: pa.Schema, ledger: pa.Schema) -> Match:
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """Return the comparisons as written; their columns are not checked.
-
-    Raises: BadRequest.
-    """
+    """Return the comparisons as written; their columns are not checked. Raises: BadRequest."""
     left = list(tokens(text, "--match"))
     terms = [_term(left)]
     while left:
@@ -158,10 +155,7 @@ class LedgerQuery:
         return ParsedLedgerQuery(match, done, not_done, [name for name in ledger.names if name in wanted])
 
     def assert_fits(self, fit: LedgerFit) -> None:
-        """Check that `--match` matches something.
-
-        Raises: BadRequest, with an example of the compared values.
-        """
+        """Check that `--match` matches something. Raises: BadRequest, with an example of the compared values."""
         if not fit.rows_count and fit.keys_count:
             raise BadRequest(f"the ledger {self.name} has no rows", advice="is this the right file or table?")
         if fit.fits_nothing:

@@ -85,10 +85,7 @@ TlsInsecureOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """The options for live brokers.
-
-    Units: milliseconds. Order of the fields: that of the help text.
-    """
+    """The options for live brokers. Units: milliseconds. Order of the fields: that of the help text."""
 
     namesrv: NameServersOption = None
     broker: BrokerOption = None

@@ -72,10 +72,7 @@ class DatabaseOptions:
         return (self.transaction_table or "").startswith(JDBC)
 
     def engine_of(self, options: EngineOptions) -> EngineOptions:
-        """The engine options for reading the table: Spark for JDBC.
-
-        Raises: BadRequest.
-        """
+        """The engine options for reading the table: Spark for JDBC. Raises: BadRequest."""
         if not self.is_jdbc:
             return options
         if options.engine is EngineName.LOCAL:

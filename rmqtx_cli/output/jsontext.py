@@ -52,10 +52,7 @@ def text_bytes(texts: pa.StringArray) -> pa.Buffer:
 
 
 def json_texts(column: pa.Array) -> pa.StringArray:
-    """One JSON value per value of a column, `null` for null.
-
-    Raises: TypeError for a type that no table has.
-    """
+    """One JSON value per value of a column, `null` for null. Raises: TypeError for a type that no table has."""
     return _joined(_value(column), len(column))
 
 

@@ -203,10 +203,7 @@ def _text(raw: WholeFile, before: TextIO | None, *, is_by_line: bool = False) ->
 
 
 def end_of_stdout() -> None:
-    """Flush stdout; raise the error of this or an earlier write.
-
-    Raises: OSError, ValueError.
-    """
+    """Flush stdout; raise the error of this or an earlier write. Raises: OSError, ValueError."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if isinstance(raw, WholeFile):
@@ -231,10 +228,7 @@ def require_reader() -> None:
 
 
 def pause(seconds: float) -> None:
-    """Wait, as long as stdout has a reader.
-
-    Raises: BrokenPipeError as `require_reader`.
-    """
+    """Wait, as long as stdout has a reader. Raises: BrokenPipeError as `require_reader`."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         require_reader()

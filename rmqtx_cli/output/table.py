@@ -49,10 +49,7 @@ class Fitted:
 
 
 def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> Fitted:
-    """The columns with the lowest ranks, as many as fit.
-
-    `cells`: the first rows, from which the widths are taken.
-    """
+    """The columns with the lowest ranks, as many as fit. `cells`: the first rows, from which the widths are taken."""
     widths = [max(width(column.heading), *(width(line[n]) for line in cells)) for n, column in enumerate(columns)]
     empty = {number for number in range(len(columns)) if all(line[number] in _NOTHING for line in cells)}
     ends = {n: _end_length([line[n] for line in cells]) for n, column in enumerate(columns) if column.short_heading}

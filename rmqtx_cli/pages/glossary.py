@@ -244,10 +244,7 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
 
 
 def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
-    """The structures that some modules declare; without an argument those on disk.
-
-    Order: by name.
-    """
+    """The structures that some modules declare; without an argument those on disk. Order: by name."""
     values = [value for module in modules for value in vars(module).values() if isinstance(value, Layout)]
     return sorted({value.name: value for value in values}.values(), key=lambda layout: layout.name)
 

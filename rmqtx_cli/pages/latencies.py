@@ -52,10 +52,7 @@ _COUNTS = tuple(name for name in MEASURES.names if name not in _DURATIONS)
 
 
 def buckets_of(durations: Int64s) -> Int64s:
-    """Return the bucket of each duration; a longer duration never has a lower bucket.
-
-    Units: milliseconds.
-    """
+    """Return the bucket of each duration; a longer duration never has a lower bucket. Units: milliseconds."""
     bits = durations.astype(np.float64).view(np.int64)
     negative = bits < 0
     if negative.any():

@@ -206,10 +206,7 @@ class Summary:
         return self.states.total()
 
     def table(self) -> pa.Table:
-        """The rows of SUMMARY.
-
-        Order: producer group, topic.
-        """
+        """The rows of SUMMARY. Order: producer group, topic."""
         rows = [
             {"producer_group": key[0], "topic": key[1]} | {name: cell[name] for name in _CELL_COUNTS}
             | self._latencies.row(self._numbers[key], cell["transactions_count"], cell["half_copies_count"])
@@ -341,10 +338,7 @@ def _is_past(store: Store, at_ms: int | None) -> bool:
 
 
 def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
-    """The number of records in queue 0 of a topic, and their bytes.
-
-    Raises: SourceError.
-    """
+    """The number of records in queue 0 of a topic, and their bytes. Raises: SourceError."""
     rows = written = 0
     with open_queue(store, topic, 0) as queue:
         for first in range(queue.first_offset, queue.max_offset, _SLOTS_AT_ONCE):

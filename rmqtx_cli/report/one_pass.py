@@ -82,10 +82,7 @@ class TimeSteps:
             self._level, self._steps = self._level + 1, merged
 
     def of(self, series: int) -> list[tuple[int, int]]:
-        """Return the begin of each step in which a series is not 0, and its number.
-
-        Order: time.
-        """
+        """Return the begin of each step in which a series is not 0, and its number. Order: time."""
         found = ((step * self.step_ms, int(values[series])) for step, values in sorted(self._steps.items()))
         return [(begin_ms, value) for begin_ms, value in found if value]
 

@@ -85,10 +85,7 @@ class _WithLogs(Mapping[str, "StoreEvidence"]):
 
 
 def check_logs(options: LogOptions) -> None:
-    """Refuse a zone without logs, and a zone that does not exist.
-
-    Raises: BadRequest.
-    """
+    """Refuse a zone without logs, and a zone that does not exist. Raises: BadRequest."""
     if options.log_zone is not None:
         if not options.broker_logs:
             raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")

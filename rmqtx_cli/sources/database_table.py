@@ -57,10 +57,7 @@ class DatabaseTable:
         return cls(address, options.is_jdbc)
 
     def read(self, stores: Sequence[Store], engine: StoreEngine | None = None) -> TransactionTable:
-        """Return the rows of the table, which belongs to one broker.
-
-        Raises: BadRequest, UnreadableFile.
-        """
+        """Return the rows of the table, which belongs to one broker. Raises: BadRequest, UnreadableFile."""
         if len(stores) != 1:
             raise BadRequest("--transaction-table is for one store, and several are given")
         if not self.is_jdbc:

@@ -69,10 +69,7 @@ def _check_destination(offline: OfflineOptions) -> None:
 
 
 def open_offline(offline: OfflineOptions, voice: Voice) -> tuple[FileMedium, Opened]:
-    """The store, opened for actions on its files.
-
-    Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
-    """
+    """The store, opened for actions on its files. Raises: StoreInUse, UnsafeStore, BadRequest, SourceError."""
     opened, conf = _opened(offline, voice)
     destination = Destination(offline.to, offline.undo)
     return FileMedium(opened.stores[0], opened.settings_of, conf, destination, open_store), opened

@@ -174,10 +174,7 @@ def chosen_opener(
 
 
 def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:
-    """Refuse options that only files have a use for; `more`: further ones by name.
-
-    Raises: BadRequest.
-    """
+    """Refuse options that only files have a use for; `more`: further ones by name. Raises: BadRequest."""
     unfit = {
         **(more or {}), "--commitlog": files.commit_log, "--broker-conf": files.broker_conf,
         "--broker-version": files.broker_version,

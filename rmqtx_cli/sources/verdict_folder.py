@@ -49,10 +49,7 @@ def audit_into_folder(
     context: typer.Context, folder: VerdictFolder, opener: FileOpener, engine: EngineOptions,
     provenance: ProvenanceOptions, at_ms: int | None,
 ) -> int:
-    """Write the folder; return the exit status.
-
-    Raises: BadRequest if the folder has files; UnwritableFile.
-    """
+    """Write the folder; return the exit status. Raises: BadRequest if the folder has files; UnwritableFile."""
     taken = TakenProvenance(opener.voice)
     with (
         opener.opened(OutputFolder(folder.place)) as source,

@@ -26,10 +26,7 @@ _ADVICE = "write it like 2026-01-02T03:04:05Z, 2026-01-02, yesterday, -1h, or as
 
 
 def parse_duration_ms(text: str) -> int:
-    """The duration in milliseconds. A number without a unit is refused.
-
-    Raises: BadRequest.
-    """
+    """The duration in milliseconds. A number without a unit is refused. Raises: BadRequest."""
     position, total = 0, 0.0
     cleaned = text.strip().lower().replace(" ", "")
     while match := _PART.match(cleaned, position):

@@ -104,10 +104,7 @@ def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataF
 
 
 def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-driver-jar") -> Read:
-    """Return the result of a read.
-
-    Raises: UnreadableFile, with the message of the database, or of the first cause.
-    """
+    """Return the result of a read. Raises: UnreadableFile, with the message of the database, or of the first cause."""
     try:
         return read()
     except (Py4JJavaError, PySparkException) as error:

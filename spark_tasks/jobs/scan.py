@@ -133,10 +133,7 @@ class SparkPool:
         pass
 
     def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-        """Return the results, in the tasks' order.
-
-        Raises: the error of a task; SparkUnavailable if Spark failed.
-        """
+        """Return the results, in the tasks' order. Raises: the error of a task; SparkUnavailable if Spark failed."""
         with translated(), described(self._spark, "audit: read what is new"):
             return iter(results(self._spark, function, list(tasks)))
 

@@ -34,10 +34,7 @@ class IntoFolder:
     folder: VerdictFolder
 
     def __call__(self, partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Write the verdicts of a partition; yield one row.
-
-        Raises: UnwritableFile.
-        """
+        """Write the verdicts of a partition; yield one row. Raises: UnwritableFile."""
         rows, unread = without_unread(verdicts)
         written = self.folder.write(partition, rows)
         yield pa.RecordBatch.from_pydict({"written": [pickle.dumps((written, unread))]}, _WRITTEN)

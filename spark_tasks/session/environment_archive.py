@@ -62,10 +62,7 @@ class Packed:
 
 
 def write_archive(stream: IO[bytes]) -> Packed:
-    """Write the archive, a compressed tar.
-
-    Raises: CannotPack.
-    """
+    """Write the archive, a compressed tar. Raises: CannotPack."""
     found = _distributions()
     files = [pair for name in sorted(found) for pair in _files(found[name])]
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=6) as archive:

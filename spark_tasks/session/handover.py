@@ -76,10 +76,7 @@ class Handover:
         return sizes_bytes
 
     def taken(self, frame: DataFrame, sizes_bytes: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
-        """Yield the results in a persisted frame, for the numbers in `sizes_bytes`.
-
-        Order: of the numbers.
-        """
+        """Yield the results in a persisted frame, for the numbers in `sizes_bytes`. Order: of the numbers."""
         group: list[int] = []
         for number in sorted(sizes_bytes):
             if group and sum(sizes_bytes[member] for member in group) + sizes_bytes[number] > self._taken_bytes_max:

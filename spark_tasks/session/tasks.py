@@ -144,10 +144,7 @@ class _EachNumber:
 def results(
     spark: SparkSession, function: Callable[[_Task], _Result], tasks: Sequence[_Task]
 ) -> list[_Result]:
-    """Return the function's result for each task, computed in Spark tasks; for small results.
-
-    Order: of the tasks.
-    """
+    """Return the function's result for each task, computed in Spark tasks; for small results. Order: of the tasks."""
     if not tasks:
         return []
     packs = packed(spark, np.zeros(len(tasks), np.int64))

@@ -94,10 +94,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"stream": feed.id or "", "sequence": limited}
 
     def partitions(self, start: ChangeOffset, end: ChangeOffset) -> list[InputPartition]:
-        """Return the changes of a batch.
-
-        Raises: FileChanged if the checkpoint does not have them.
-        """
+        """Return the changes of a batch. Raises: FileChanged if the checkpoint does not have them."""
         with marked():
             self._of(start)
             return [FedPartition(batch) for batch in self._of(end).between(start["sequence"], end["sequence"])]

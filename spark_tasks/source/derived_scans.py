@@ -97,10 +97,7 @@ class _QueueRange:
         return (self.to_queue_offset - self.from_queue_offset) * SLOT.size_bytes
 
     def require_files(self) -> None:
-        """Check that the files still exist: a queue is listed again when it is read.
-
-        Raises: FileChanged.
-        """
+        """Check that the files still exist: a queue is listed again when it is read. Raises: FileChanged."""
         kinds = (SIMPLE, BATCH)
         lists = [self.store.queue_segments(self.topic, self.queue_id, kind)[0] for kind in kinds]
         there = {segment.file for segments in lists for segment in segments}
@@ -143,10 +140,7 @@ class QueueScan(Narrowing):
         return len(self._tasks)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of one task's queues.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """Yield the entries of one task's queues. Raises: UnreadableFile, FileChanged."""
         for part in self._tasks[number]:
             if isinstance(part, _RocksdbQueue):
                 yield from whole(scan_rocksdb_slots(part.store, topic=part.topic, queue_id=part.queue_id))
@@ -207,10 +201,7 @@ def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
 
 
 class IndexScan(Narrowing):
-    """Index entries, one file a task.
-
-    Order: within a task, entry number ascending.
-    """
+    """Index entries, one file a task. Order: within a task, entry number ascending."""
 
     conditioned = frozenset({"store"})
 
@@ -222,10 +213,7 @@ class IndexScan(Narrowing):
         return len(self._files)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of one file.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """Yield the entries of one file. Raises: UnreadableFile, FileChanged."""
         store, file = self._files[number]
         before = [earlier for other, earlier in self._files[:number] if other.root == store.root]
         yield from whole(scan_entries(store, _slots_count(before), (file,)))
@@ -261,10 +249,7 @@ class StoreScan(Narrowing):
         return len(self._wanted)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one store.
-
-        Raises: UnreadableFile.
-        """
+        """Yield the rows of one store. Raises: UnreadableFile."""
         topics = self.conditions.topics
         for batch in whole(self._read(self._wanted[number])):
             if topics is None:

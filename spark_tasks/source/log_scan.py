@@ -28,10 +28,7 @@ _ACCELERATED_BYTES_MIN = 4 * ACCELERATED_BYTES_MIN
 
 
 class LogScan(Narrowing):
-    """A table over the splits of the commit logs.
-
-    Order: within a task commit-log offset ascending.
-    """
+    """A table over the splits of the commit logs. Order: within a task commit-log offset ascending."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
         super().__init__(conditions_of(options))
@@ -54,10 +51,7 @@ class LogScan(Narrowing):
         return len(self.plan)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """Yield the rows of one split. Raises: UnreadableFile, FileChanged."""
         use_accelerator(self.plan.total_bytes >= _ACCELERATED_BYTES_MIN)
         split = settled(self.plan[number])
         yield from rows_of_split(split, live_blocks(split), self._options, self.conditions)
@@ -74,10 +68,7 @@ def conditions_of(options: ReadOptions) -> PushedConditions:
 def rows_of_split(
     split: Split, blocks: Iterator[Block], options: ReadOptions, conditions: PushedConditions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the options' table from the blocks of a split.
-
-    Raises: UnreadableFile, FileChanged.
-    """
+    """Yield the rows of the options' table from the blocks of a split. Raises: UnreadableFile, FileChanged."""
     make = _MAKERS[options.table]
     for block in blocks:
         chosen = _chosen(block, conditions)

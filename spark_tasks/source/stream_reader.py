@@ -56,10 +56,7 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self._options.max_bytes_per_batch)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Return how far the next batch may go.
-
-        Raises: FileChanged, UnreadableFile.
-        """
+        """Return how far the next batch may go. Raises: FileChanged, UnreadableFile."""
         with marked():
             max_bytes = None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_batch
             if isinstance(limit, ReadMaxBytes):
@@ -81,10 +78,7 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = self._latest({}, None)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Return the splits of a batch.
-
-        Raises: FileChanged.
-        """
+        """Return the splits of a batch. Raises: FileChanged."""
         with marked():
             stores = opened(self._options)
             skips_lost = not self._options.fails_on_data_loss
@@ -92,10 +86,7 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split.
-
-        Raises: UnreadableFile, FileChanged.
-        """
+        """Yield the rows of one split. Raises: UnreadableFile, FileChanged."""
         if not isinstance(partition, SplitPartition):
             return
         with marked():

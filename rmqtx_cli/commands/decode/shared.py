@@ -55,10 +55,7 @@ class Asked:
 
 
 def bounds_of(within: RangeOptions, voice: Voice) -> Bounds:
-    """Return the range.
-
-    Raises: BadRequest.
-    """
+    """Return the range. Raises: BadRequest."""
     first = (None, None) if within.begin is None else parse_offset_or_time("--from", within.begin, voice)
     last = (None, None) if within.end is None else parse_offset_or_time("--to", within.end, voice)
     return Bounds(first[0], last[0], first[1], last[1])
@@ -128,10 +125,7 @@ def _rows_of(
     asked: Asked, table: str, named: Mapping[str, tuple[str, str | None]], schema: pa.Schema | None,
     extra: Sequence[str],
 ) -> _Rows:
-    """Return the listing of rows.
-
-    Raises: BadRequest.
-    """
+    """Return the listing of rows. Raises: BadRequest."""
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: give only one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None

@@ -66,10 +66,7 @@ def run(options: CheckCommand) -> int:
 
 
 def _thresholds(limits: ThresholdOptions) -> Thresholds:
-    """Return the thresholds as numbers.
-
-    Raises: BadRequest.
-    """
+    """Return the thresholds as numbers. Raises: BadRequest."""
     found = Thresholds(
         parse_duration_ms(limits.warning), parse_duration_ms(limits.critical), limits.warning_count,
         limits.critical_count,

@@ -86,10 +86,7 @@ def run(options: DiffCommand) -> int:
 
 
 def _named(asked: SidesOptions, voice: Voice) -> tuple[_Side, _Side]:
-    """Return the two sides.
-
-    Raises: BadRequest.
-    """
+    """Return the two sides. Raises: BadRequest."""
     places = asked.sides
     for place in places:
         if place.lower().endswith(_OTHER_FORMATS) and Path(place).is_file():

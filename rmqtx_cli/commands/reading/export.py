@@ -68,10 +68,7 @@ def run(options: ExportCommand) -> int:
 
 
 def _decoder(kind: FilesOptions) -> tuple[str, ...]:
-    """The words of the filter for bodies; none without one.
-
-    Raises: BadRequest.
-    """
+    """The words of the filter for bodies; none without one. Raises: BadRequest."""
     if kind.body_decoder is None:
         return ()
     if kind.body is Bodies.RAW:
@@ -80,10 +77,7 @@ def _decoder(kind: FilesOptions) -> tuple[str, ...]:
 
 
 def _check(kind: FilesOptions, to: str) -> None:
-    """Refuse impossible formats and places.
-
-    Raises: BadRequest.
-    """
+    """Refuse impossible formats and places. Raises: BadRequest."""
     if kind.output_format not in EXPORT_FORMATS:
         raise BadRequest(f"cannot export as {kind.output_format}", advice=f"one of {', '.join(EXPORT_FORMATS)}")
     if is_uri(to):

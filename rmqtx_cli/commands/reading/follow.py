@@ -73,10 +73,7 @@ def refuse_columns_not_followed(listing: Listing) -> None:
 
 @dataclass(slots=True)
 class Following:
-    """An audit that follows growing stores.
-
-    Units: milliseconds.
-    """
+    """An audit that follows growing stores. Units: milliseconds."""
 
     places: Sequence[str]
     files: StoreOptions

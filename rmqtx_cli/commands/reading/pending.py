@@ -86,10 +86,7 @@ class _Times:
 
     @classmethod
     def of(cls, asked: PendingOptions, sort: str | None, voice: Voice) -> _Times:
-        """Return the times that the options give.
-
-        Raises: BadRequest.
-        """
+        """Return the times that the options give. Raises: BadRequest."""
         at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
         now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)

@@ -77,10 +77,7 @@ def run(options: ReconcileCommand) -> int:
 
 
 def _query(ledger: LedgerOptions) -> LedgerQuery:
-    """Parsed options, as far as possible before the ledger is opened.
-
-    Raises: BadRequest.
-    """
+    """Parsed options, as far as possible before the ledger is opened. Raises: BadRequest."""
     given = {"--ledger": ledger.ledger, "--match": ledger.match, "--done": ledger.done, "--not-done": ledger.not_done}
     if ledger.trace:
         _refuse_with_trace(ledger, given)

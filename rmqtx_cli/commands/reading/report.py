@@ -60,10 +60,7 @@ def run(options: ReportCommand) -> int:
 
 
 def _check(asked: ReportOptions) -> str:
-    """Return the suffix of the file, which names the form of the page.
-
-    Raises: BadRequest.
-    """
+    """Return the suffix of the file, which names the form of the page. Raises: BadRequest."""
     suffixes = (".html", ".htm", ".md")
     if asked.output.suffix.lower() not in suffixes:
         raise BadRequest(f"-o {asked.output}: the name of a page ends in {' or '.join(suffixes)}")
@@ -130,10 +127,7 @@ class _ReportRun:
         return report_of_transactions(shown, facts, self._command_line, self.now_ms), status
 
     def _earlier(self, place: str, opened: Source) -> Earlier:
-        """Read the other side: the file of an audit, or a store.
-
-        Raises: what reading a file or a store raises.
-        """
+        """Read the other side: the file of an audit, or a store. Raises: what reading a file or a store raises."""
         own = [store.root for store in opened.stores]
         command = carried(f"rmqtx diff {quoted(place)} {quoted(own[0])}") if len(own) == 1 else None
         file = verdict_file(place)

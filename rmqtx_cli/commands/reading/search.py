@@ -65,10 +65,7 @@ def run(options: SearchCommand) -> int:
 
 
 def _conditions(asked: SearchOptions, bounds: Bounds) -> SearchConditions:
-    """Return the parsed conditions.
-
-    Raises: BadRequest.
-    """
+    """Return the parsed conditions. Raises: BadRequest."""
     pairs = []
     for text in asked.properties or ():
         name, equals, value = text.partition("=")
@@ -83,10 +80,7 @@ def _conditions(asked: SearchOptions, bounds: Bounds) -> SearchConditions:
 
 
 def _decoder(bodies: BodiesOptions) -> list[str] | None:
-    """The words of the filter for bodies; None without one.
-
-    Raises: BadRequest.
-    """
+    """The words of the filter for bodies; None without one. Raises: BadRequest."""
     if bodies.body_decoder is None:
         return None
     if bodies.body is BodyForm.RAW:

@@ -66,10 +66,7 @@ def run(options: ShowCommand) -> int:
 
 
 def _decoder(page: PageOptions) -> list[str] | None:
-    """The words of the filter for bodies; None without one.
-
-    Raises: BadRequest.
-    """
+    """The words of the filter for bodies; None without one. Raises: BadRequest."""
     return None if page.body_decoder is None else decoder_words(page.body_decoder)
 
 

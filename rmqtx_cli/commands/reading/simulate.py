@@ -155,10 +155,7 @@ class _Simulation:
 
 
 def _cursors(opened: Opened, run: RunOptions) -> dict[str, CheckCursors | None]:
-    """Return the cursors where the check of each store begins; None if its check has none.
-
-    Raises: BadText.
-    """
+    """Return the cursors where the check of each store begins; None if its check has none. Raises: BadText."""
     return {
         one.root: cursors_of(one, opened.settings_of(one), run.half_cursor, run.op_cursor) for one in opened.stores
     }

@@ -69,10 +69,7 @@ def run(options: SqlCommand) -> int:
 
 
 def _parted(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the statement, if the first word is one, and the stores.
-
-    Raises: BadRequest without a store.
-    """
+    """Return the statement, if the first word is one, and the stores. Raises: BadRequest without a store."""
     statement, paths = None, list(words)
     if words and _is_statement(words[0]):
         statement, *paths = words

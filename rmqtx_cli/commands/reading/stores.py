@@ -88,10 +88,7 @@ def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], int]:
 
 
 def _configured(voice: Voice) -> list[str]:
-    """Return the places of the stores in the configuration file.
-
-    Raises: BadRequest if it contains none.
-    """
+    """Return the places of the stores in the configuration file. Raises: BadRequest if it contains none."""
     known = configuration()
     if not known.stores:
         raise BadRequest("no store given", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")

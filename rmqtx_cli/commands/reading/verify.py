@@ -92,10 +92,7 @@ def run(options: VerifyCommand) -> int:
 
 
 def _check(depth: DepthOptions) -> None:
-    """Refuse options that exclude each other.
-
-    Raises: BadRequest.
-    """
+    """Refuse options that exclude each other. Raises: BadRequest."""
     if depth.quick and depth.full:
         raise BadRequest("--quick and --full exclude each other")
     if depth.state is not None and depth.max_duration is None:
@@ -161,10 +158,7 @@ def _say_amounts(reading: Reading, listing: Listing) -> None:
 
 
 def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOptions) -> None:
-    """Refuse impossible options before hours of reading.
-
-    Raises: BadRequest.
-    """
+    """Refuse impossible options before hours of reading. Raises: BadRequest."""
     if depth.start_with is not None:
         known_version(depth.start_with)
         if files.broker_version is not None:

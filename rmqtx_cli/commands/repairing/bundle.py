@@ -43,10 +43,7 @@ def run(options: BundleCommand) -> int:
 
 
 def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
-    """Return the store to read. `written`: files that must not be inside it.
-
-    Raises: BadRequest.
-    """
+    """Return the store to read. `written`: files that must not be inside it. Raises: BadRequest."""
     stores = open_stores([path], files).stores
     if len(stores) != 1:
         raise BadRequest(f"{path} matches {len(stores)} stores", advice="give one store")

@@ -76,10 +76,7 @@ def run(options: PlanCommand) -> int:
 
 
 def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
-    """Return file and reason of a plan.
-
-    Raises: BadRequest if one of them is not given, or for an unknown action.
-    """
+    """Return file and reason of a plan. Raises: BadRequest if one of them is not given, or for an unknown action."""
     if action not in PLANNED:
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*PLANNED, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):

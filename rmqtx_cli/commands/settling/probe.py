@@ -58,10 +58,7 @@ def run(options: ProbeCommand) -> int:
 
 
 def _thresholds(warning: str, critical: str) -> Thresholds:
-    """Return how much longer than allowed a step can take before WARNING, and before CRITICAL.
-
-    Raises: BadRequest.
-    """
+    """Return how much longer than allowed a step can take before WARNING, and before CRITICAL. Raises: BadRequest."""
     warning_ms, critical_ms = parse_duration_ms(warning), parse_duration_ms(critical)
     if warning_ms > critical_ms:
         raise BadRequest("--warning must not be more than --critical")

@@ -70,10 +70,7 @@ def run(options: ReceiptsCommand) -> int:
 
 
 def _chosen(asked: ChosenOptions, voice: Voice) -> _Chosen:
-    """Return the parsed conditions.
-
-    Raises: BadRequest; UnreadableFile, BadText for a file that is not a plan.
-    """
+    """Return the parsed conditions. Raises: BadRequest; UnreadableFile, BadText for a file that is not a plan."""
     since_ms = None if asked.since is None else _since_ms(asked.since, voice)
     plan = None if asked.plan is None else KnownPlan.read(asked.plan)
     return _Chosen(asked.name, asked.action, asked.outcome, since_ms, plan)
@@ -98,10 +95,7 @@ def _opener(again: RecheckOptions, live: LiveOptions, files: StoreOptions, voice
 
 
 def _newest_first(receipts: list[Receipt], chosen: _Chosen, name: str | None, journal: Path) -> list[Receipt]:
-    """Return the chosen receipts.
-
-    Raises: NoSuchTransaction if the named receipt does not exist.
-    """
+    """Return the chosen receipts. Raises: NoSuchTransaction if the named receipt does not exist."""
     found = [receipt for receipt in reversed(receipts) if chosen.takes(receipt)]
     if name is not None and not found:
         raise NoSuchTransaction(f"no receipt {name} in {journal}", advice="list all: rmqtx receipts")
@@ -135,10 +129,7 @@ def _since_ms(text: str, voice: Voice) -> int | None:
 
 
 class _Chosen:
-    """Conditions on receipts.
-
-    Raises: BadRequest for an unknown action or outcome.
-    """
+    """Conditions on receipts. Raises: BadRequest for an unknown action or outcome."""
 
     def __init__(
         self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None,
