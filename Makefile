@@ -103,12 +103,12 @@ contracts: $(INSTALLED) ## which package and which folder may import which, and 
 
 .PHONY: man
 man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md, docs/api_reference.md and the diagrams of docs/formats again, from the commands and the declarations
-	@$(BIN)/python -m rmqtx_cli.manual.manual man
-	@$(BIN)/python -m rmqtx.spark_tasks.source.schema_page docs/tables.md
-	@$(BIN)/python -m rmqtx_cli.manual.list_pages docs
-	@$(BIN)/python -m rmqtx_cli.manual.monitoring_pages docs/monitoring.md
-	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
-	@$(BIN)/python -m rmqtx_cli.manual.api_page docs/api_reference.md
+	@$(BIN)/python -m tests.pages.manual man
+	@$(BIN)/python -m tests.pages.schema_page docs/tables.md
+	@$(BIN)/python -m tests.pages.list_pages docs
+	@$(BIN)/python -m tests.pages.monitoring_pages docs/monitoring.md
+	@$(BIN)/python -m tests.pages.formats_page docs/formats
+	@$(BIN)/python -m tests.pages.api_page docs/api_reference.md
 
 .PHONY: causes
 causes: $(INSTALLED) ## count the causes in the stores of the corpus again, in docs/causes_seen.md

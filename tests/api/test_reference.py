@@ -10,7 +10,7 @@ import pytest
 import rmqtx
 import rmqtx.spark
 from rmqtx.api.deprecation import deprecated
-from rmqtx_cli.manual.api_page import page
+from tests.pages.api_page import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "api_reference.md"
 

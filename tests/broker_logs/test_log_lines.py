@@ -19,8 +19,8 @@ from rmqtx.readers.broker_logs.line_kinds import KINDS
 from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files, parsed_zone, shown_zone_seconds, zone_text
 from rmqtx.readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx_cli.manual.list_pages import filled
 from tests.broker_logs import forge
+from tests.pages.list_pages import filled
 
 LOGS = Path(__file__).with_name("logs")
 RELEASES = ("4.3.0", "4.5.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")

@@ -17,9 +17,9 @@ import typer
 import yaml
 
 from rmqtx_cli.main import app
-from rmqtx_cli.manual.monitoring_pages import filled
 from rmqtx_cli.monitoring.metrics import BY_NAME, METRICS
 from tests.cli.conftest import Run
+from tests.pages.monitoring_pages import filled
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

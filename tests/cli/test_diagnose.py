@@ -12,10 +12,10 @@ import pytest
 
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.strengths import CAUSES
-from rmqtx_cli.manual.list_pages import filled
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 from tests.forge.logs import Forge
+from tests.pages.list_pages import filled
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "causes.md"
 

@@ -10,9 +10,9 @@ import pytest
 
 from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
 from rmqtx.readers.store.version_signs import VERSION_MARKS
-from rmqtx_cli.manual.list_pages import filled
 from tests.brokers import corpus
 from tests.forge.stores import opened
+from tests.pages.list_pages import filled
 from tests.representatives import each_store
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "paths.md"

@@ -14,9 +14,9 @@ from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.releases import DEFAULTS
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx_cli.commands.all_views import all_views
-from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
 from rmqtx_cli.pages.doc_pages import FINDING_PAGES, page_of
 from rmqtx_cli.pages.glossary import entries
+from tests.pages.formats_page import BLOCK, drawing, filled, layouts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -14,9 +14,9 @@ from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.verdicts.model.verdict_words import ADVICE, STATES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-from rmqtx_cli.manual.manual import pages
-from rmqtx_cli.manual.roff import escape
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES
+from tests.pages.manual import pages
+from tests.pages.roff import escape
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from rmqtx.spark_tasks.source.read_options import SOURCE_TABLES
-from rmqtx.spark_tasks.source.schema_page import ROWS, page
+from tests.pages.schema_page import ROWS, page
 
 
 def test_the_page_is_current() -> None:

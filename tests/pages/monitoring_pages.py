@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rmqtx.readers.model.exit_status import CHECK_MEANINGS
-from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading
 from rmqtx_cli.monitoring.measure import REMEMBERED_AGE_MS, REMEMBERED_MAX
 from rmqtx_cli.monitoring.metrics import (
     OF_CHECK,
@@ -19,6 +18,7 @@ from rmqtx_cli.monitoring.metrics import (
 )
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import duration_text
+from tests.pages.roff import heading, item, page, paragraph, subheading
 
 _BEGIN, _END = "<!-- metrics -->", "<!-- /metrics -->"
 _SECTIONS: dict[str, Sequence[Metric]] = {

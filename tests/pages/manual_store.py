@@ -16,8 +16,8 @@ from rmqtx.verdicts.model.verdict_words import ADVICE, NONE_YET, STATES
 from rmqtx.verdicts.transactions.diff import CHANGES
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
-from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structures
+from tests.pages.roff import heading, item, page, paragraph, subheading, verbatim
 
 _CONVENTIONS = (
     "Names end in their unit: _ms is milliseconds (a point in time: since 1970 UTC), _bytes bytes, _count a number. "

@@ -1,6 +1,6 @@
 """The manual pages, generated from the commands and the declared layouts.
 
-`python -m rmqtx_cli.manual.manual DIRECTORY` writes them. They are committed, so that they can be read without Python;
+`python -m tests.pages.manual DIRECTORY` writes them. They are committed, so that they can be read without Python;
 a test compares them with the commands.
 """
 
@@ -19,12 +19,12 @@ from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS
 from rmqtx_cli.commands import Command
 from rmqtx_cli.commands.by_name import GROUPS, declared, in_group
 from rmqtx_cli.main import app
-from rmqtx_cli.manual.manual_store import store_page
-from rmqtx_cli.manual.monitoring_pages import monitoring_page
-from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.options.help_page import argument, sections
 from rmqtx_cli.words.command_names import LINES, SECTIONS
+from tests.pages.manual_store import store_page
+from tests.pages.monitoring_pages import monitoring_page
+from tests.pages.roff import bold, heading, item, page, paragraph, subheading, verbatim
 
 NAME = "rmqtx"
 _ENVIRONMENT = {
@@ -194,5 +194,5 @@ def write(directory: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit(textwrap.dedent("usage: python -m rmqtx_cli.manual.manual DIRECTORY"))
+        sys.exit(textwrap.dedent("usage: python -m tests.pages.manual DIRECTORY"))
     write(Path(sys.argv[1]))

@@ -1,1 +1,0 @@
-"""The manual pages, made from the tree of commands and the declarations."""
