@@ -17,9 +17,7 @@ import typer
 import typer.main
 
 from rmqtx.readers.model import exit_status
-from rmqtx.readers.model.errors import (
-    RmqtxError,
-)
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.own_process import begin_loading, begin_own_process
 from rmqtx.repairs.receipts.act_words import PLANNED
 from rmqtx_cli.commands.by_name import CommandsByName

@@ -22,10 +22,7 @@ from rmqtx.readers.log.record_block import Block, end_in_zeros
 from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.java_hashes import java_hash
-from rmqtx.readers.store.store import (
-    TRANSACTION_TOPICS,
-    WAITING_TOPICS,
-)
+from rmqtx.readers.store.store import TRANSACTION_TOPICS, WAITING_TOPICS
 
 #: Topics whose records never have a prepared or rollback type from 4.3 on: `CommitLog` removes the type.
 _LATER_TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS)

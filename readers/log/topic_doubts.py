@@ -23,13 +23,7 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.slot_files import cache_of
 from rmqtx.readers.store.fastjson import config_table
-from rmqtx.readers.store.store import (
-    HALF_TOPICS,
-    OP_TOPIC,
-    TRANSACTION_TOPICS,
-    WAITING_TOPICS,
-    Store,
-)
+from rmqtx.readers.store.store import HALF_TOPICS, OP_TOPIC, TRANSACTION_TOPICS, WAITING_TOPICS, Store
 
 #: The topics that the broker's check reads and writes, and those in which a delayed half message waits.
 _OWN_TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS)

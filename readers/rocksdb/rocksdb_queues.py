@@ -20,11 +20,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout, VariablePart
 from rmqtx.readers.queues.consume_queue import Slots
 from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, open_database, unread
-from rmqtx.readers.store.store import (
-    CHECK_TOPICS,
-    QUEUE_DATABASES,
-    Store,
-)
+from rmqtx.readers.store.store import CHECK_TOPICS, QUEUE_DATABASES, Store
 
 OFFSETS = "offset"
 MARK = b"\x01"

@@ -13,13 +13,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.live.witnesses import LiveWitnesses
 from rmqtx.repairs.acts.situation import NamedRecord, ReadAgain, Situation
-from rmqtx.verdicts.check.check_rules import (
-    CheckRules,
-    CheckSettings,
-    check_rules,
-    check_settings,
-    supposed_rules,
-)
+from rmqtx.verdicts.check.check_rules import CheckRules, CheckSettings, check_rules, check_settings, supposed_rules
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
 from rmqtx.verdicts.check.state import Op, first_read
 from rmqtx.verdicts.check.window import CheckWindow, NextStart, check_window

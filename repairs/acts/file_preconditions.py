@@ -11,14 +11,7 @@ from rmqtx.readers.model.errors import BadRequest, FormatError, StoreInUse, Unsa
 from rmqtx.readers.model.releases import STORE_LOCK, Version, dotted, parse_version, release_before
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.fastjson import config_table
-from rmqtx.readers.store.store import (
-    CHECK_TOPICS,
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    WAITING_TOPICS,
-    Store,
-)
+from rmqtx.readers.store.store import CHECK_TOPICS, DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS, Store
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.changes.in_progress_mark import require_nothing_begun
 from rmqtx.repairs.changes.store_lock import require_not_mapped

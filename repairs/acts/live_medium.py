@@ -32,12 +32,7 @@ from rmqtx.repairs.acts.check_ahead import CheckAhead, check_of_broker
 from rmqtx.repairs.acts.claims import Claims, GroupWatch, Others, claimed
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.named_copies import newest_of, newest_records
-from rmqtx.repairs.acts.situation import (
-    ActConditions,
-    NamedRecord,
-    Situation,
-    named_record,
-)
+from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.verdicts.check.state import first_read
 from rmqtx.verdicts.model.final_record import FinalRecord

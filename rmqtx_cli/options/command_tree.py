@@ -18,11 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, SourceError
-from rmqtx_cli.options.configuration import (
-    configuration,
-    environment_store,
-    own_store,
-)
+from rmqtx_cli.options.configuration import configuration, environment_store, own_store
 from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.options.nearby_store import is_typed
 from rmqtx_cli.options.next_commands import CURRENT, OWN_FORMAT

@@ -20,11 +20,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.store import (
-    HALF_TOPICS,
-    OP_TOPICS,
-    Store,
-)
+from rmqtx.readers.store.store import HALF_TOPICS, OP_TOPICS, Store
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, STATES, State
 from rmqtx.verdicts.model.witnesses import are_in_several_stores, distinct_counts

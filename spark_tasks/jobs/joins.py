@@ -9,15 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.model.columns import Int64s
-from rmqtx.spark_tasks.jobs.witnesses import (
-    COLUMNS,
-    HALVES,
-    JOINED_MARKS,
-    MARKS,
-    PLACES,
-    UNMATCHED,
-    by_partition,
-)
+from rmqtx.spark_tasks.jobs.witnesses import COLUMNS, HALVES, JOINED_MARKS, MARKS, PLACES, UNMATCHED, by_partition
 from rmqtx.spark_tasks.session.tasks import from_bytes, to_bytes, working
 
 if TYPE_CHECKING:

@@ -29,13 +29,7 @@ from rmqtx.readers.model.identities import partition_of
 from rmqtx.readers.model.tables import MARKS as MARK_ROWS
 from rmqtx.spark_tasks.session.progress import ScanCounts
 from rmqtx.spark_tasks.session.tasks import Shared, to_bytes, use_accelerator
-from rmqtx.verdicts.evidence.witness_scan import (
-    IDENTIFIED,
-    SplitFacts,
-    SplitWitnesses,
-    column,
-    scan_witnesses,
-)
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWitnesses, column, scan_witnesses
 from rmqtx.verdicts.model.witnesses import op_numbers
 
 FACTS, ROWS, HALVES, MARKS, PLACES, UNMATCHED = range(6)

@@ -8,14 +8,7 @@ from pathlib import Path
 
 from rmqtx.readers.model.exit_status import CHECK_MEANINGS
 from rmqtx_cli.monitoring.measure import REMEMBERED_AGE_MS, REMEMBERED_MAX
-from rmqtx_cli.monitoring.metrics import (
-    OF_CHECK,
-    OF_EXPORTED_STORES,
-    OF_EXPORTER,
-    OF_PROBE,
-    OF_STORES,
-    Metric,
-)
+from rmqtx_cli.monitoring.metrics import OF_CHECK, OF_EXPORTED_STORES, OF_EXPORTER, OF_PROBE, OF_STORES, Metric
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import duration_text
 from tests.pages.roff import heading, item, page, paragraph, subheading

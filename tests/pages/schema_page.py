@@ -9,13 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rmqtx.spark_tasks.session.schemas import spark_schema
-from rmqtx.spark_tasks.source.read_options import (
-    AUDIT_TABLES,
-    CHANGE_TABLES,
-    LOG_TABLES,
-    OPTIONS,
-    SOURCE_TABLES,
-)
+from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, CHANGE_TABLES, LOG_TABLES, OPTIONS, SOURCE_TABLES
 
 #: The meaning of one row of each table.
 ROWS = {

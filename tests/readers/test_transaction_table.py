@@ -17,12 +17,7 @@ from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.readers.model.tables import STATE_ENTRIES, TRANSACTIONS
-from rmqtx.readers.old_tables.transaction_table import (
-    TableAddress,
-    TransactionTable,
-    read_transaction_table,
-    table_of,
-)
+from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable, read_transaction_table, table_of
 from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus
 from tests.forge.stores import opened

@@ -23,13 +23,7 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.identities import AT, FINAL, HALF, OP, NamedPlace, is_named
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.store.store import (
-    HALF_TOPIC,
-    HALF_TOPICS,
-    OP_TOPIC,
-    OP_TOPICS,
-    Store,
-)
+from rmqtx.readers.store.store import HALF_TOPIC, HALF_TOPICS, OP_TOPIC, OP_TOPICS, Store
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 
 PLACES_ADVICE = (

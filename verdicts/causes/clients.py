@@ -6,13 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, int64s
-from rmqtx.readers.model.releases import (
-    DELAYED_HALVES_DROPPED,
-    HALF_TOPIC_DESIGN,
-    HALF_TOPIC_OPEN,
-    TIMERS,
-    Change,
-)
+from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED, HALF_TOPIC_DESIGN, HALF_TOPIC_OPEN, TIMERS, Change
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import last_met_no_producer, open_without_logs

@@ -36,12 +36,7 @@ from rmqtx.readers.store.checkpoint import flushed_time_ms
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
 from rmqtx.readers.store.fastjson import config_table
-from rmqtx.readers.store.store import (
-    HALF_TOPIC,
-    OP_TOPIC,
-    TRANSACTION_TOPICS,
-    Store,
-)
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS, Store
 
 #: Kinds of witnesses; `claim_proofs.py` examines each in its own way.
 QUEUE, BATCH_QUEUE, ROCKSDB_QUEUE = "queue", "batch queue", "RocksDB queue"

@@ -18,14 +18,7 @@ from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import are_sound
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
-from rmqtx.readers.store.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    ROCKSDB_OP_TOPIC,
-    Store,
-)
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.compared.queue_claims import unread_op_queues
 from rmqtx.verdicts.startup.findings import dispatched_findings
 from rmqtx.verdicts.startup.log_walk import LogWalk

@@ -19,12 +19,7 @@ from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
 from rmqtx.readers.old_tables.beside_tables import lacks_tables
 from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
-from rmqtx.readers.old_tables.redo_log import (
-    PREPARED_TAGS,
-    RedoEntries,
-    offsets_with,
-    redo_entries,
-)
+from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, offsets_with, redo_entries
 from rmqtx.readers.old_tables.state_table import FILES as TABLE_FILES
 from rmqtx.readers.old_tables.state_table import STATE_SLOT, STATES, StateSlots, state_slots
 from rmqtx.readers.storage.segments import Segment

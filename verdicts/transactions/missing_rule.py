@@ -32,13 +32,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.java_hashes import key_hashes
-from rmqtx.readers.store.store import (
-    DISCARD_TOPIC,
-    HALF_TOPIC,
-    HALF_TOPICS,
-    OP_TOPICS,
-    WAITING_TOPICS,
-)
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS, WAITING_TOPICS
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.found_states import FoundStates

@@ -28,12 +28,7 @@ from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.model.ranges import LogRanges
 from rmqtx.readers.old_tables.transaction_table import TransactionTable
 from rmqtx.readers.rocksdb.rocksdb import open_database, unread
-from rmqtx.readers.rocksdb.rocksdb_transactions import (
-    DIRECTORY,
-    has_entries,
-    no_database,
-    rocksdb_entries,
-)
+from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY, has_entries, no_database, rocksdb_entries
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 from rmqtx.verdicts.compared.rocksdb_queues import table_end_findings
 

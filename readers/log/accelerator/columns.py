@@ -24,10 +24,7 @@ from rmqtx.readers.log.record_layout import (
     STORE_V6,
 )
 from rmqtx.readers.model.columns import Bools, Bytes, Int32s, Int64s
-from rmqtx.readers.store.store import (
-    TRANSACTION_TOPICS,
-    WAITING_TOPICS,
-)
+from rmqtx.readers.store.store import TRANSACTION_TOPICS, WAITING_TOPICS
 
 #: The topics that are recognised; others are compared where they are asked for.
 _TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS, FILLER)

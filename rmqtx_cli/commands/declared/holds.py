@@ -10,12 +10,7 @@ import typer
 
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx_cli.commands import Command, Example
-from rmqtx_cli.options.act_options import (
-    DryRunOption,
-    HoldOverrideOption,
-    ReasonOption,
-    YesOption,
-)
+from rmqtx_cli.options.act_options import DryRunOption, HoldOverrideOption, ReasonOption, YesOption
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     FailOnOption,

@@ -10,12 +10,7 @@ import typer
 
 from rmqtx_cli.commands import Command, Example
 from rmqtx_cli.options import completion
-from rmqtx_cli.options.act_options import (
-    ActOptions,
-    OfflineOptions,
-    OverrideOption,
-    ReasonOption,
-)
+from rmqtx_cli.options.act_options import ActOptions, OfflineOptions, OverrideOption, ReasonOption
 from rmqtx_cli.options.ledger_options import LedgerAnswerOptions
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (

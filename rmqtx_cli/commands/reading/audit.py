@@ -19,12 +19,7 @@ from rmqtx.verdicts.proofs.writing import PROOF_COLUMNS
 from rmqtx_cli.commands.declared.survey import AuditCommand, AuditOptions
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.filters import all_of
-from rmqtx_cli.options.options import (
-    OutputFolder,
-    OutputFormat,
-    OutputOptions,
-    ProvenanceOptions,
-)
+from rmqtx_cli.options.options import OutputFolder, OutputFormat, OutputOptions, ProvenanceOptions
 from rmqtx_cli.options.source_options import LogOptions, SourceOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.table import print_table

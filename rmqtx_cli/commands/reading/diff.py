@@ -23,10 +23,7 @@ from rmqtx.verdicts.evidence.same_log import logs_of, uncompared_logs
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences, read_verdicts, verdict_file
 from rmqtx_cli.commands.declared.data import DiffCommand, SidesOptions
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    StoreOptions,
-)
+from rmqtx_cli.options.options import OutputFormat, StoreOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import DIFFERENCES_VIEW
 from rmqtx_cli.sources.engine_port import StoreEngine

@@ -22,11 +22,7 @@ from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.data import Bodies, ExportCommand, FilesOptions, Table
 from rmqtx_cli.options.bodies import decoder_words
 from rmqtx_cli.options.columns import chosen_columns
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    StoreOptions,
-    TracedStoreOptions,
-)
+from rmqtx_cli.options.options import OutputFormat, StoreOptions, TracedStoreOptions
 from rmqtx_cli.output.forms import EXPORT_FORMATS, form_of
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import VIEWS

@@ -23,10 +23,7 @@ from rmqtx_cli.commands.declared.data import LedgerOptions, ReconcileCommand, Wa
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.filters import all_of
 from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
-from rmqtx_cli.options.options import (
-    OutputOptions,
-    StoreOptions,
-)
+from rmqtx_cli.options.options import OutputOptions, StoreOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import RECONCILED_VIEW

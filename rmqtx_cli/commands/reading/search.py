@@ -18,11 +18,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx_cli.commands.declared.survey import BodiesOptions, SearchCommand, SearchOptions
 from rmqtx_cli.commands.decode.shared import bounds_of
 from rmqtx_cli.options.bodies import decoded_bodies, decoder_words, text_schema, with_text_bodies
-from rmqtx_cli.options.options import (
-    BodyForm,
-    RangeOptions,
-    StoreOptions,
-)
+from rmqtx_cli.options.options import BodyForm, RangeOptions, StoreOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.views import ALWAYS, VIEWS, View, plain

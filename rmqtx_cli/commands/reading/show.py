@@ -23,11 +23,7 @@ from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.commands.declared.look import PageOptions, ShowCommand
 from rmqtx_cli.options.bodies import decoder_words
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    OutputOptions,
-    RowForm,
-)
+from rmqtx_cli.options.options import OutputFormat, OutputOptions, RowForm
 from rmqtx_cli.options.source_options import LogOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.page import paged, write_lines

@@ -13,13 +13,7 @@ from rmqtx.readers.cursors.cursors import CheckCursors
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.audit.simulated import (
-    ROUNDS,
-    changed_settings,
-    configurations_of,
-    cursors_of,
-    simulated_store,
-)
+from rmqtx.verdicts.audit.simulated import ROUNDS, changed_settings, configurations_of, cursors_of, simulated_store
 from rmqtx.verdicts.check.check_rules import Round
 from rmqtx.verdicts.check.timers_without_copies import AskingRound
 from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms

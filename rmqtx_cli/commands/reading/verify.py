@@ -28,10 +28,7 @@ from rmqtx.verdicts.verify.verify import DEFAULT, FULL, NOT_EXAMINED, QUICK, Ver
 from rmqtx_cli.commands.declared.repair import DepthOptions, VerifyCommand
 from rmqtx_cli.monitoring.verify_state import state_file, within_budget
 from rmqtx_cli.options.next_commands import next_line, next_lines
-from rmqtx_cli.options.options import (
-    OutputOptions,
-    StoreOptions,
-)
+from rmqtx_cli.options.options import OutputOptions, StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.accounting import accounting
 from rmqtx_cli.output.listing import Listing

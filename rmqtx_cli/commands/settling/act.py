@@ -6,12 +6,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx_cli.acting.acted_on import acted_on, acted_on_by_copies
-from rmqtx_cli.acting.confirmed_acts import (
-    act_on,
-    conduct_of,
-    receipts_listing,
-    refuse_many,
-)
+from rmqtx_cli.acting.confirmed_acts import act_on, conduct_of, receipts_listing, refuse_many
 from rmqtx_cli.commands.declared.settle import ActCommand, RedeliverCommand
 from rmqtx_cli.options.act_options import OfflineOptions
 from rmqtx_cli.options.options import StoreOptions

@@ -17,12 +17,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.recheck import record_recheck
 from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
-from rmqtx_cli.acting.confirmed_acts import (
-    carry_out_confirmed,
-    conduct_of,
-    print_act,
-    receipts_listing,
-)
+from rmqtx_cli.acting.confirmed_acts import carry_out_confirmed, conduct_of, print_act, receipts_listing
 from rmqtx_cli.commands.declared.plans import ApplyCommand
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.output.listing import Listing

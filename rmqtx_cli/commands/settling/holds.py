@@ -28,13 +28,7 @@ from rmqtx.repairs.holds.standing_holds import (
 )
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx_cli.acting.holding import (
-    ChangeOrders,
-    carry_out_changes,
-    check_overrides,
-    print_change,
-    settings_listing,
-)
+from rmqtx_cli.acting.holding import ChangeOrders, carry_out_changes, check_overrides, print_change, settings_listing
 from rmqtx_cli.commands.declared.holds import HoldCommand, HoldsCommand, ReleaseCommand
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions

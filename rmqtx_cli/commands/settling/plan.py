@@ -25,10 +25,7 @@ from rmqtx.verdicts.model.trace_evidence import last_said
 from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.acting.plan_writing import plan_from, plan_inputs, refuse_file, say_refused, write_plan
 from rmqtx_cli.commands.declared.plans import PlanCommand, PlanSelection
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    OutputOptions,
-)
+from rmqtx_cli.options.options import OutputFormat, OutputOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain, transactions_view

@@ -22,10 +22,7 @@ from rmqtx.verdicts.model.transaction import Transaction
 from rmqtx_cli.commands.declared.settle import ChosenOptions, ReceiptsCommand, RecheckOptions
 from rmqtx_cli.options.columns import check_value
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import (
-    OutputFormat,
-    StoreOptions,
-)
+from rmqtx_cli.options.options import OutputFormat, StoreOptions
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import open_stream
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
