@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.errors import BadText, UnreadableFile, naming_unreadable
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
 from rmqtx.readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
@@ -50,13 +50,11 @@ def read_broker_conf(path: str | Path) -> dict[str, str]:
     Source: java.util.Properties.load.
     """
     file = as_text(Path(path))
-    try:
+    with naming_unreadable(file):
         if not Path(path).is_file():
             raise UnreadableFile(f"{file} is not a file", file=file, advice="give the path of the broker's broker.conf")
         with open(path, "rb") as opened:
             data = opened.read(_CONF_BYTES_MAX + 1)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     if len(data) > _CONF_BYTES_MAX or b"\0" in data:
         position = data.find(b"\0") if b"\0" in data else _CONF_BYTES_MAX
         raise BadText(f"{file} is not a broker configuration", file=file, position_bytes=position)

@@ -44,7 +44,7 @@ from rmqtx.readers.log.record_layout import (
     signed,
     span_of,
 )
-from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile, naming_unreadable
 from rmqtx.readers.model.identities import is_of_grpc_client
 from rmqtx.readers.store.store import (
     CHECK_GROUP,
@@ -322,13 +322,11 @@ def redaction_key(file: Path | None) -> bytes:
 
 
 def _read_key(file: Path) -> bytes:
-    try:
+    with naming_unreadable(file):
         if not file.is_file():
             raise UnreadableFile(f"{file} is not a file", file=file, advice="give a file with a key, or a new name")
         with open(file, "rb") as stream:
             key = stream.read(_KEY_BYTES_MAX + 1).strip()
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     if not _KEY_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
         raise BadRequest(
             f"{file} does not contain a key: it has {len(key)} bytes",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile, naming_unreadable
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import data_ranges, led_out
@@ -50,10 +50,8 @@ def copy_tree(
 def _copy_tree(source: Path, target: Path, without: frozenset[str], root: Path) -> None:
     """The same below a resolved root; `source` is the path below it."""
     target.mkdir(parents=True, exist_ok=True)
-    try:
+    with naming_unreadable(as_text(source)):
         entries = sorted(os.scandir(source), key=lambda entry: entry.name)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(source)}: {error.strerror}", file=as_text(source)) from error
     for entry in entries:
         if entry.name in without:
             continue
@@ -137,10 +135,8 @@ def _copy_range(reading: int, writing: int, begin: int, end: int, file: Path) ->
 
 
 def _read(reading: int, position_bytes: int, length_bytes: int, file: Path) -> bytes:
-    try:
+    with naming_unreadable(as_text(file)):
         return os.pread(reading, length_bytes, position_bytes)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(file)}: {error.strerror}", file=as_text(file)) from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
+from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnsafeStore, UnwritableFile, naming_unreadable
 from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
@@ -63,22 +63,16 @@ class FileImage:
 
     def read(self, begin: int, end: int) -> bytes:
         """The bytes from one position to another; fewer if the file became shorter. Raises: UnreadableFile."""
-        try:
-            with self.file.open("rb") as source:
-                source.seek(self.position_bytes + begin)
-                return source.read(min(end, self.size_bytes) - begin)
-        except OSError as error:
-            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+        with naming_unreadable(self.file), self.file.open("rb") as source:
+            source.seek(self.position_bytes + begin)
+            return source.read(min(end, self.size_bytes) - begin)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """The ranges for which the file system has blocks. Raises: UnreadableFile."""
-        try:
-            with self.file.open("rb") as source:
-                last = self.position_bytes + self.size_bytes
-                for begin, end in data_ranges(source.fileno(), self.position_bytes, last):
-                    yield begin - self.position_bytes, end - self.position_bytes
-        except OSError as error:
-            raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
+        with naming_unreadable(self.file), self.file.open("rb") as source:
+            last = self.position_bytes + self.size_bytes
+            for begin, end in data_ranges(source.fileno(), self.position_bytes, last):
+                yield begin - self.position_bytes, end - self.position_bytes
 
 
 @dataclass(frozen=True, slots=True)

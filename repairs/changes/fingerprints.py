@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.readers.store.store import OWN_PREFIX
 from rmqtx.readers.store.store_roots import leads_out
@@ -91,7 +90,7 @@ def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """
     real = Path(os.path.realpath(root))
     for prefix, directory in directories_below(root):
-        with _readable(directory), os.scandir(directory) as entries:
+        with naming_unreadable(directory), os.scandir(directory) as entries:
             for entry in entries:
                 path = prefix + entry.name
                 if entry.is_symlink() and leads_out(real / path, real):
@@ -112,7 +111,7 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
     waiting = [("", root)]
     while waiting:
         prefix, directory = waiting.pop()
-        with _readable(directory):
+        with naming_unreadable(directory):
             status = directory.stat()
             if (status.st_dev, status.st_ino) in seen:
                 continue
@@ -139,14 +138,6 @@ def require_links_inside(root: str | os.PathLike[str]) -> None:
     if not is_uri(os.fspath(root)):
         for _ in files_below(Path(os.path.realpath(root))):
             pass
-
-
-@contextmanager
-def _readable(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {directory}: {error.strerror}", file=directory) from error
 
 
 def _surroundings(file: Path, edits: Sequence[Edit], size_bytes: int) -> list[FileImage]:

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
@@ -288,10 +288,8 @@ class KnownPlan:
     @classmethod
     def read(cls, file: Path) -> KnownPlan:
         """Read the file. Raises: UnreadableFile; BadText."""
-        try:
+        with naming_unreadable(file):
             text = file.read_bytes()
-        except OSError as error:
-            raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
         return cls(file, parse_plan(text, str(file)), text)
 
     def is_of(self, receipt: Receipt) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
-from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.model.tables import column
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.verdicts.model.verdict_words import State
@@ -265,10 +265,8 @@ def _json(value: Any) -> str:
 
 def read_plan(path: Path) -> Plan:
     """Read a plan file. Raises: UnreadableFile; BadText with the field, what was expected and what was found."""
-    try:
+    with naming_unreadable(path):
         data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {path}: {error.strerror}", file=path) from error
     return parse_plan(data, str(path))
 
 

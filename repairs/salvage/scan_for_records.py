@@ -32,7 +32,7 @@ from rmqtx.readers.log.record_layout import (
 from rmqtx.readers.log.segment_scan import sound_length, walk
 from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools
-from rmqtx.readers.model.errors import NotAStore, UnreadableFile
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile, naming_unreadable
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile
@@ -95,17 +95,15 @@ def sources_of(paths: list[Path]) -> list[SalvageSource]:
             name = as_text(path)
             raise NotAStore(f"{name} contains no files", file=name, advice="give files, or directories with files")
         for file in files:
-            try:
+            with naming_unreadable(as_text(file)):
                 about = file.stat()
                 size = _device_bytes(file) if stat.S_ISBLK(about.st_mode) else about.st_size
-            except OSError as error:
-                raise UnreadableFile(f"cannot read {as_text(file)}: {error.strerror}", file=as_text(file)) from error
             found.setdefault((about.st_dev, about.st_ino), SalvageSource(os.fspath(file), size))
     return list(found.values())
 
 
 def _files_of(path: Path) -> Iterator[Path]:
-    try:
+    with naming_unreadable(as_text(path)):
         if not path.exists():
             raise NotAStore(f"{as_text(path)} does not exist", file=as_text(path))
         if not path.is_dir():
@@ -114,8 +112,6 @@ def _files_of(path: Path) -> Iterator[Path]:
         logs = sorted(entry for entry in path.iterdir() if entry.name.startswith("commitlog") and entry.is_dir())
         for directory in logs or [path]:
             yield from sorted(entry for entry in directory.iterdir() if entry.is_file())
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(path)}: {error.strerror}", file=as_text(path)) from error
 
 
 def _device_bytes(path: Path) -> int:
