@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqtx.api.later import Later
 from rmqtx.api.opening import Paths, StoreSettings, given_settings, opened_stores
 from rmqtx.api.results import Rows, diagnosed
 from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck, TraceLine, Transaction
@@ -31,6 +31,17 @@ from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.model.reading import VerdictReading
 
+
+class _Later:
+    """A module that is loaded when its first name is used; for type checkers it is imported beside."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
 if TYPE_CHECKING:
     from rmqtx.api import acting, file_acts
     from rmqtx.api.acting import Applied, Plan, Where
@@ -38,9 +49,9 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.audit import simulated
     from rmqtx.verdicts.verify import copies, verify
 else:  # a third of the modules: acts, simulations and `verify` need them, and an audit does not
-    acting, file_acts = Later("rmqtx.api.acting"), Later("rmqtx.api.file_acts")
-    simulated = Later("rmqtx.verdicts.audit.simulated")
-    verify, copies = Later("rmqtx.verdicts.verify.verify"), Later("rmqtx.verdicts.verify.copies")
+    acting, file_acts = _Later("rmqtx.api.acting"), _Later("rmqtx.api.file_acts")
+    simulated = _Later("rmqtx.verdicts.audit.simulated")
+    verify, copies = _Later("rmqtx.verdicts.verify.verify"), _Later("rmqtx.verdicts.verify.copies")
 
 
 class Stores:

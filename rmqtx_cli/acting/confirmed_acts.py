@@ -15,12 +15,12 @@ from rmqtx.repairs.receipts.act_words import DELIVERING, ActKind, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import RECEIPTS, STATUS_OF_OUTCOME, status_of, table
 from rmqtx_cli.acting.acted_on import ActedOn
-from rmqtx_cli.acting.receipt_views import acts_view
 from rmqtx_cli.options.act_options import ActOptions
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import acts_view
 from rmqtx_cli.sources.interrupting import stopping
 from rmqtx_cli.words import progress, say
 from rmqtx_cli.words.near import did_you_mean

@@ -14,11 +14,11 @@ from rmqtx.repairs.holds.changes import CheckedChange, change_settings
 from rmqtx.repairs.holds.guards import ABSOLUTE_HOLD_GUARDS, HOLD_GUARD_NAMES
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from rmqtx.repairs.receipts.receipts import RECEIPTS, status_of, table
-from rmqtx_cli.acting.receipt_views import settings_view
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
+from rmqtx_cli.output.views import settings_view
 from rmqtx_cli.pages.headlines import in_text
 from rmqtx_cli.words import say
 from rmqtx_cli.words.near import did_you_mean

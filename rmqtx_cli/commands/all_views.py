@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmqtx_cli.acting import receipt_views
 from rmqtx_cli.commands.repairing import bundle, cursor
 from rmqtx_cli.commands.settling import holds, plan, receipts, undo
 from rmqtx_cli.output.views import (
     CASE_EVENTS_VIEW,
+    COLUMNS_VIEW,
     DIFFERENCES_VIEW,
     PRODUCERS_VIEW,
     PROVED_VIEW,
     RECONCILED_VIEW,
     VIEWS,
     View,
+    acts_view,
     answers_view,
     flights_view,
+    settings_view,
     transactions_view,
 )
-from rmqtx_cli.pages import (
-    causes,
-    columns_table,
-    drawing,
-    installation,
-    receipts_page,
-    simulation_views,
-    stores_table,
-    summary,
-)
+from rmqtx_cli.pages import causes, drawing, installation, receipts_page, simulation_views, stores_table, summary
 
 
 def all_views() -> Iterator[View]:
@@ -43,8 +36,8 @@ def all_views() -> Iterator[View]:
     yield flights_view(with_store=True)
     for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):
         yield view(with_store=True, with_configuration=True)
-    yield from (receipt_views.acts_view(), receipt_views.settings_view(), holds.view())
+    yield from (acts_view(), settings_view(), holds.view())
     yield from drawing.views()
     yield from receipts_page.VIEWS
     yield from (receipts.view(with_standing=False), plan.steps_view(), undo.view(), cursor.view(), bundle.view())
-    yield columns_table.view()
+    yield COLUMNS_VIEW

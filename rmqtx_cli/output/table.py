@@ -206,6 +206,14 @@ def _coloured(text: str, column: Column) -> str:
     return coloured(text) if column.sources[0].startswith("state") else text
 
 
+def write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
+    """Write all rows of a small table, and flush them."""
+    port = TablePort(stream, rows.schema, view)
+    for batch in rows.to_batches():
+        port.write(batch)
+    port.finish()
+
+
 def print_table(rows: pa.Table, view: View) -> None:
     """A small table on stderr, beside the results; on a terminal it is fitted to the width."""
     if not rows.num_rows:

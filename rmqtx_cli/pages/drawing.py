@@ -17,13 +17,13 @@ from rmqtx.verdicts.model.predicted import Deadline, deadline_of
 from rmqtx.verdicts.model.verdict_words import State, advice_sentence
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx_cli.output.page import write_lines
-from rmqtx_cli.output.table import TablePort
-from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
+from rmqtx_cli.output.table import write_table
+from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.headlines import deadline_text, next_text
 from rmqtx_cli.words.of_old_stores import flag_text, has_only_prepared
 from rmqtx_cli.words.text import escaped
-from rmqtx_cli.words.times import age_text, duration_text, time_text
+from rmqtx_cli.words.times import age_text, since_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx.verdicts.audit.logged_events import Event
@@ -74,13 +74,13 @@ def draw(transaction: Transaction, known: Known, stream: IO[bytes], form: PageFo
     _write(stream, _head(transaction, known.deadline, known.now_ms, _age(transaction, places, known.now_ms)))
     events = timeline(transaction, places, known.logged)
     events_view = _timeline_view(_sent_ms(transaction), len(places) > 1, bool(known.logged))
-    _write_table(stream, events, replace(events_view, is_wide=form.is_wide, is_quiet=form.is_quiet))
+    write_table(stream, events, replace(events_view, is_wide=form.is_wide, is_quiet=form.is_quiet))
     checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
         _write(stream, ["", "consumer groups (a commit does not prove consumption)"])
-        _write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=form.is_wide, is_quiet=form.is_quiet))
+        write_table(stream, consumers, replace(_CONSUMERS_VIEW, is_wide=form.is_wide, is_quiet=form.is_quiet))
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
     if known.causes:
@@ -204,16 +204,10 @@ def _head(transaction: Transaction, deadline: Deadline | None, now_ms: int, age:
 
 
 def _timeline_view(sent_ms: int | None, with_store: bool, with_logs: bool) -> View:
-    def since(row: Row) -> str:
-        if row["time_ms"] is None or sent_ms is None:
-            return ""
-        passed = row["time_ms"] - sent_ms
-        return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"
-
     return View(
         (
             plain("time_ms", 1, "time"),
-            Column("since sent", ("time_ms",), since, ALWAYS, is_number=True),
+            Column("since sent", ("time_ms",), lambda row: since_text(row["time_ms"], sent_ms), ALWAYS, is_number=True),
             plain("event", ALWAYS),
             plain("queue_offset", 2, "queue offset"),
             plain("commit_log_offset", 3, "log offset"),
@@ -284,10 +278,3 @@ def _topic_of(copy: Transaction, place: TimelineSource) -> str:
 
 def _write(stream: IO[bytes], lines: Iterable[str]) -> None:
     write_lines(stream, lines, _LABEL_CELLS)
-
-
-def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:
-    port = TablePort(stream, rows.schema, view)
-    for batch in rows.to_batches():
-        port.write(batch)
-    port.finish()

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
+import pyarrow as pa
+
 from rmqtx.readers.cursors import cursors
 from rmqtx.readers.index import index
 from rmqtx.readers.log import dledger, record_layout
@@ -26,6 +28,7 @@ from rmqtx.readers.model.tables import (
     ROCKSDB_TRANSACTIONS,
     STATE_TABLE,
     TRANSACTIONS,
+    column,
 )
 from rmqtx.readers.old_tables import redo_log, state_table
 from rmqtx.readers.queues import consume_queue, consume_queue_extension
@@ -40,8 +43,8 @@ from rmqtx.repairs.acts.guards import GUARDS, Guard
 from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from rmqtx.repairs.changes.undo_files import EDITS
-from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
-from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
+from rmqtx.repairs.cursors import CURSOR_EFFECTS
+from rmqtx.repairs.cursors import KINDS as CURSOR_KINDS
 from rmqtx.repairs.holds.guards import HOLD_GUARDS, HoldGuard
 from rmqtx.repairs.holds.standing_holds import HOLD_STATES, HOLDS
 from rmqtx.repairs.receipts.act_words import OUTCOMES as RECEIPT_OUTCOMES
@@ -64,7 +67,6 @@ from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 from rmqtx_cli.output.derived_columns import derived_columns
 from rmqtx_cli.output.views import View
-from rmqtx_cli.pages.columns_table import COLUMNS
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
@@ -114,6 +116,18 @@ LAYOUT_MODULES = (
 #: Where structures of the wire are declared.
 WIRE_MODULES = (frames, unique_keys)
 
+#: A column of a table, or a part of a list or struct in it.
+COLUMNS = pa.schema(
+    [
+        column("table", pa.string(), "the table that has the column"),
+        column("column", pa.string(), "name of the column; of a part as --fields takes it: half_copies.queue_id"),
+        column("type", pa.string(), "type in Arrow; the parts of a struct are rows of their own"),
+        column("is_nullable", pa.bool_(), "whether a value can be null, which is unknown or absent"),
+        column("unit", pa.string(), "unit of its numbers, which its name ends in; epoch_ms is a time; null: no unit"),
+        column("meaning", pa.string(), "the sentence that describes the column"),
+        column("values", pa.list_(pa.string()), "every value that it can have, if the list is closed; else null"),
+    ]
+)
 #: Tables of results, beside the tables of a store.
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
@@ -290,11 +304,11 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
     for view in views:
-        alone = {column.sources[0] for column in view.columns if column.is_plain}
-        for column in view.columns:
-            for heading in column.headings:
-                if not (heading in tables and (heading,) == column.sources):
-                    shown = column.sources if column.is_plain else [one for one in column.sources if one not in alone]
+        alone = {printed.sources[0] for printed in view.columns if printed.is_plain}
+        for printed in view.columns:
+            for heading in printed.headings:
+                if not (heading in tables and (heading,) == printed.sources):
+                    shown = [one for one in printed.sources if printed.is_plain or one not in alone]
                     sources.setdefault(heading, {}).update(dict.fromkeys(shown))
     for heading, names in sources.items():
         lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqtx.repairs.receipts.act_words import OF_SETTINGS, OUTCOMES, STANDINGS
 from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, WITNESS, Receipt
-from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.output.table import write_table
 from rmqtx_cli.output.views import ALWAYS, Column, Row, View, plain
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
@@ -117,7 +117,4 @@ def _write_table(stream: IO[bytes], title: str, rows: list[dict[str, Any]], kind
         return
     table = pa.Table.from_pylist(rows, schema=pa.schema(list(kind)))
     _write(stream, ["", title])
-    port = TablePort(stream, table.schema, view)
-    for batch in table.to_batches():
-        port.write(batch)
-    port.finish()
+    write_table(stream, table, view)

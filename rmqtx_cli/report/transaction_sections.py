@@ -11,7 +11,7 @@ from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.pages.headlines import check_sentence, next_lines, passed_sentences, refused_sentences
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import copies_drawing
-from rmqtx_cli.words.times import age_text, duration_text, time_text
+from rmqtx_cli.words.times import age_text, since_text, time_text
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Facts as SourceFacts
@@ -132,7 +132,7 @@ def _events_table(one: ShownTransaction) -> Table:
     sent_ms = one.row["half_store_time_ms"]
     rows: list[list[Cell]] = [
         [event["event"], "" if event["time_ms"] is None else time_text(event["time_ms"]),
-         _since(event["time_ms"], sent_ms), _number(event["queue_offset"]), _number(event["commit_log_offset"]),
+         since_text(event["time_ms"], sent_ms), _number(event["queue_offset"]), _number(event["commit_log_offset"]),
          stored(event["detail"])]
         for event in events
     ]  # fmt: skip
@@ -155,10 +155,3 @@ def _consumers_table(consumers: Sequence[Mapping[str, Any]]) -> Table:
 
 def _number(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-def _since(time_ms: int | None, sent_ms: int | None) -> str:
-    if time_ms is None or sent_ms is None:
-        return ""
-    passed = time_ms - sent_ms
-    return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"

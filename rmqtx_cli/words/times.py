@@ -58,6 +58,14 @@ def duration_text(milliseconds: int | None) -> str:
     return sign + "".join(parts)
 
 
+def since_text(time_ms: int | None, begin_ms: int | None) -> str:
+    """Return how long after another time one is, with a sign; empty if one of them is not known."""
+    if time_ms is None or begin_ms is None:
+        return ""
+    passed = time_ms - begin_ms
+    return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"
+
+
 def age_text(sent_ms: int, now_ms: int, stopped_ms: int | None) -> str:
     """The age now, and the age at which the broker stopped, if that is known."""
     age = duration_text(now_ms - sent_ms)

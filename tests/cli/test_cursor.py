@@ -16,7 +16,7 @@ from rmqtx.readers.model.errors import UnsafeStore
 from rmqtx.readers.model.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from rmqtx.readers.store.fastjson import parse
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
-from rmqtx.repairs.cursors.cursors import Effects, Move, change_set
+from rmqtx.repairs.cursors import Effects, Move, change_set
 from rmqtx_cli.commands.repairing.cursor import _is_refused
 from tests.brokers import corpus
 from tests.cli.conftest import Run

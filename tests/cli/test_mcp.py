@@ -16,7 +16,7 @@ import pytest
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.causes.strengths import CAUSES
-from rmqtx_cli.assistants.answers import ANSWER_BYTES_MAX, MARK, Answer
+from rmqtx_cli.assistants import ANSWER_BYTES_MAX, MARK, Answer
 from rmqtx_cli.commands.reading.mcp import Places, Tools, served
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions

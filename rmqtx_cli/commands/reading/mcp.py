@@ -25,7 +25,7 @@ from rmqtx.remoting.live.lookups import pending as pending_on
 from rmqtx.remoting.live.producer_list import connected_producers, producers_table
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import table as receipts_table
-from rmqtx_cli.assistants.answers import NOTICE, Answer
+from rmqtx_cli.assistants import NOTICE, Answer
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.commands.declared.data import McpCommand
 from rmqtx_cli.commands.reading.explain import of_word, unknown_word

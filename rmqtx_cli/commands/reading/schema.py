@@ -16,15 +16,15 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
 from rmqtx.readers.model.tables import ALL_TABLES, LIVE_TRANSACTIONS, VERDICT_CHANGES
 from rmqtx.repairs.changes.undo_files import EDITS
-from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
+from rmqtx.repairs.cursors import CURSOR_EFFECTS
 from rmqtx.verdicts.growing.table_step import VERDICTS
 from rmqtx_cli.commands.declared.data import SchemaCommand, SchemaFormat
 from rmqtx_cli.options.columns import closed_values
 from rmqtx_cli.options.options import OutputFormat, OutputOptions, RowForm
 from rmqtx_cli.output.listing import Listing
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
-from rmqtx_cli.pages.columns_table import COLUMNS, view
-from rmqtx_cli.pages.glossary import RESULT_TABLES, meaning_of
+from rmqtx_cli.output.views import COLUMNS_VIEW
+from rmqtx_cli.pages.glossary import COLUMNS, RESULT_TABLES, meaning_of
 from rmqtx_cli.words.near import did_you_mean
 from rmqtx_cli.words.text import count, escaped
 
@@ -115,7 +115,7 @@ def run(options: SchemaCommand) -> int:
     chosen = options.output_format or _by_suffix(options.output)
     if chosen is SchemaFormat.TABLE:
         rows = OutputOptions(output_format=OutputFormat.TABLE, form=RowForm(wide=options.wide), output=options.output)
-        listing = Listing(COLUMNS, view(), rows, voice=options.voice)
+        listing = Listing(COLUMNS, COLUMNS_VIEW, rows, voice=options.voice)
         found = _rows(tables)
         listing.write(iter(found.to_batches()), answer=lambda: iter([
             f"{count(found.num_rows, 'column')} of {count(len(tables), 'table')}"

@@ -17,7 +17,7 @@ from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.repairs.changes.change_sets import ChangeSet
 from rmqtx.repairs.changes.execution import Destination, carried_out
-from rmqtx.repairs.cursors.cursors import (
+from rmqtx.repairs.cursors import (
     CURSOR_EFFECTS,
     KINDS,
     UNWANTED,

@@ -27,7 +27,7 @@ from rmqtx_cli.commands.declared.settle import AnswerCommand
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.options import ReceiptOptions
 from rmqtx_cli.output.listing import Listing
-from rmqtx_cli.output.table import TablePort, print_table
+from rmqtx_cli.output.table import print_table, write_table
 from rmqtx_cli.output.views import answers_view
 from rmqtx_cli.sources.answer_sources import answers_of
 from rmqtx_cli.sources.interrupting import asked_to_end
@@ -163,10 +163,7 @@ def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> N
     if tasks and not voice.quiet and log_json.current() is not None:
         print_table(answers_table(tasks), answers_view(with_outcome=False))
     elif tasks and not voice.quiet:
-        port = TablePort(sys.stderr.buffer, ANSWERS, answers_view(with_outcome=False))
-        for batch in answers_table(tasks).to_batches():
-            port.write(batch)
-        port.finish()
+        write_table(sys.stderr.buffer, answers_table(tasks), answers_view(with_outcome=False))
     _say_proposal(tasks, group, words, voice)
 
 

@@ -14,13 +14,13 @@ from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
 from rmqtx.repairs.acts.claims import GroupWatch
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.canary.canary import Canary, ProbeSettings
-from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, ProbeRun, steps_table
+from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, steps_table
 from rmqtx_cli.commands.declared.watch import ProbeCommand, ProbeFormat
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, UNKNOWN, Outcome, Thresholds
 from rmqtx_cli.monitoring.say_outcome import nagios_line
 from rmqtx_cli.output.streams import written_whole
-from rmqtx_cli.output.table import TablePort
+from rmqtx_cli.output.table import write_table
 from rmqtx_cli.output.views import flights_view
 from rmqtx_cli.sources.interrupting import asked_to_end
 from rmqtx_cli.sources.live_brokers import Live, full_name, open_live
@@ -134,7 +134,4 @@ def _print(
 
 def _table(flights: list[ProbeRun]) -> None:
     sys.stdout.flush()
-    port = TablePort(sys.stdout.buffer, PROBE_STEPS, flights_view(with_store=len(flights) > 1))
-    for batch in steps_table(flights).to_batches():
-        port.write(batch)
-    port.finish()
+    write_table(sys.stdout.buffer, steps_table(flights), flights_view(with_store=len(flights) > 1))

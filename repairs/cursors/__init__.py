@@ -1,1 +1,0 @@
-"""Setting the cursors of the transaction check."""

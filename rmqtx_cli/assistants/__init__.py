@@ -1,1 +1,0 @@
-"""What an assistant gets from `rmqtx mcp`: answers in pages, with marked text of producers; and the places."""
