@@ -40,51 +40,12 @@ OverrideOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; for scripts.")]
-WaitOption = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until the effect is proved, at most 30s.")
-]
-WaitForOption = Annotated[
-    str | None,
-    typer.Option("--wait-for", metavar="DURATION", help="Watch for this time, even if the effect is proved earlier."),
-]
-SettleOption = Annotated[
-    str | None,
-    typer.Option(
-        "--settle", metavar="DURATION",
-        help="Time to wait first for decisions under way; default: from the broker's settings.",
-    ),
-]
-PerSecondOption = Annotated[
-    float | None, typer.Option("--max-per-second", metavar="N", help="Act on at most N transactions per second.")
-]
 HoldOverrideOption = Annotated[
     list[str] | None,
     typer.Option(
         "--override", metavar="GUARD", autocompletion=completion.hold_guards,
         help="Override this guard; needs --reason; repeatable.",
     ),
-]
-#: Without the note of readers that another release is assumed: an act is refused.
-ReleaseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--broker-version", metavar="X.Y.Z", help="The broker's version; default: detected from the store's files"
-    ),
-]
-OfflineStoreOption = Annotated[
-    str | None,
-    typer.Option("--store", metavar="STORE", help="Root of a stopped broker's store: act on its files."),
-]
-ChangedStoreOption = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="DIR", help="With --store: write the changed store to this new directory."),
-]
-InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="With --store: change the store itself; needs --undo.")
-]
-UndoOption = Annotated[
-    Path | None,
-    typer.Option("--undo", metavar="FILE", help="With --in-place: write the undo file here first (rmqtx undo)."),
 ]
 
 
@@ -94,10 +55,25 @@ class ActOptions:
 
     dry_run: DryRunOption = False
     yes: YesOption = False
-    wait: WaitOption = True
-    wait_for: WaitForOption = None
-    settle: SettleOption = None
-    max_per_second: PerSecondOption = None
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the effect is proved, at most 30s.")
+    ] = True
+    wait_for: Annotated[
+        str | None,
+        typer.Option(
+            "--wait-for", metavar="DURATION", help="Watch for this time, even if the effect is proved earlier."
+        ),
+    ] = None
+    settle: Annotated[
+        str | None,
+        typer.Option(
+            "--settle", metavar="DURATION",
+            help="Time to wait first for decisions under way; default: from the broker's settings.",
+        ),
+    ] = None
+    max_per_second: Annotated[
+        float | None, typer.Option("--max-per-second", metavar="N", help="Act on at most N transactions per second.")
+    ] = None
 
     @property
     def live_only(self) -> dict[str, object]:
@@ -109,13 +85,30 @@ class ActOptions:
 class OfflineOptions:
     """The options for a stopped broker's files. Order of the fields: that of the help text."""
 
-    store: OfflineStoreOption = None
-    to: ChangedStoreOption = None
-    in_place: InPlaceOption = False
-    undo: UndoOption = None
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="STORE", help="Root of a stopped broker's store: act on its files."),
+    ] = None
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="With --store: write the changed store to this new directory."),
+    ] = None
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="With --store: change the store itself; needs --undo.")
+    ] = False
+    undo: Annotated[
+        Path | None,
+        typer.Option("--undo", metavar="FILE", help="With --in-place: write the undo file here first (rmqtx undo)."),
+    ] = None
     commit_log: CommitLogOption = None
     broker_conf: BrokerConfOption = None
-    broker_version: ReleaseOption = None
+    #: Without the note of readers that another release is assumed: an act is refused.
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version", metavar="X.Y.Z", help="The broker's version; default: detected from the store's files"
+        ),
+    ] = None
 
     @property
     def warning(self) -> str:

@@ -38,32 +38,6 @@ def parse_split_bytes(text: str) -> int:
     return split_bytes
 
 
-EngineOption = Annotated[
-    EngineName,
-    typer.Option(
-        "--engine",
-        help="Read with processes of this machine (local) or with Spark; auto chooses by the size of the logs",
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Spark master: local[4], spark://HOST:7077, yarn, k8s://..."),
-]
-RemoteOption = Annotated[
-    str | None,
-    typer.Option("--remote", metavar="URL", help="Spark Connect server, like sc://HOST:15002; default: $SPARK_REMOTE"),
-]
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; repeatable"),
-]
-SplitSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--split-size", parser=parse_split_bytes, metavar="SIZE",
-        help="Part of a log that one task reads, like 64KiB or 128MiB; does not change the rows",
-    ),
-]
 ProcessesOption = Annotated[
     int | None,
     typer.Option("--processes", min=1, metavar="N", help="At most N local processes; default: one per core"),
@@ -87,11 +61,34 @@ class EngineOptions:
     Raises: BadRequest for a setting without a value, and for options that exclude each other.
     """
 
-    engine: EngineOption = EngineName.AUTO
-    master: MasterOption = None
-    remote: RemoteOption = None
-    conf: ConfOption = None
-    split_bytes: SplitSizeOption = None
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            "--engine",
+            help="Read with processes of this machine (local) or with Spark; auto chooses by the size of the logs",
+        ),
+    ] = EngineName.AUTO
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="Spark master: local[4], spark://HOST:7077, yarn, k8s://..."),
+    ] = None
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote", metavar="URL", help="Spark Connect server, like sc://HOST:15002; default: $SPARK_REMOTE"
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; repeatable"),
+    ] = None
+    split_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--split-size", parser=parse_split_bytes, metavar="SIZE",
+            help="Part of a log that one task reads, like 64KiB or 128MiB; does not change the rows",
+        ),
+    ] = None
     processes: ProcessesOption = None
     temporary: TemporaryOption = None
 

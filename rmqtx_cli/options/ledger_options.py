@@ -47,30 +47,23 @@ MissingOption = Annotated[
         "and rows are never removed",
     ),
 ]
-AnswerPlanOption = Annotated[
-    Path | None,
-    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else"),
-]
-AnswerLedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger", metavar="PLACE", help="The ledger that has the answers: a Parquet or CSV file, or sqlite:///FILE"
-    ),
-]
-AnswerMatchOption = Annotated[str | None, MATCH_OPTION]
-AnswerDoneOption = Annotated[str | None, done_option(": answer commit")]
-AnswerNotDoneOption = Annotated[str | None, not_done_option(": answer rollback")]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerAnswerOptions:
     """A ledger as a source of answers."""
 
-    ledger: AnswerLedgerOption = None
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger", metavar="PLACE",
+            help="The ledger that has the answers: a Parquet or CSV file, or sqlite:///FILE"
+        ),
+    ] = None
     ledger_table: LedgerTableOption = None
-    match: AnswerMatchOption = None
-    done: AnswerDoneOption = None
-    not_done: AnswerNotDoneOption = None
+    match: Annotated[str | None, MATCH_OPTION] = None
+    done: Annotated[str | None, done_option(": answer commit")] = None
+    not_done: Annotated[str | None, not_done_option(": answer rollback")] = None
     missing_is_not_done: MissingOption = False
 
 
@@ -78,7 +71,10 @@ class LedgerAnswerOptions:
 class AnswerOptions:
     """The source of answers: a plan or a ledger."""
 
-    plan: AnswerPlanOption = None
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else"),
+    ] = None
     given: LedgerAnswerOptions = field(default_factory=LedgerAnswerOptions)
 
 

@@ -14,91 +14,79 @@ from rmqtx_cli.options.configuration import own_name_servers
 from rmqtx_cli.words.text import stored_text
 from rmqtx_cli.words.times import parse_duration_ms
 
-NameServersOption = Annotated[
-    str | None,
-    typer.Option(
-        "--namesrv", "-n", metavar="HOST:PORT",
-        help="Live brokers found through this name server (several: separated by ;); default: $NAMESRV_ADDR, or "
-        "the configuration file",
-    ),
-]
-BrokerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--broker", parser=stored_text, metavar="NAME|HOST:PORT",
-        help="Only this broker, by name or address; repeatable. An address needs no name server",
-    ),
-]
-ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", parser=stored_text, metavar="NAME", help="Only brokers of this cluster")
-]
-NamespaceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace", parser=stored_text, metavar="NAME",
-        help="Namespace of the topics and groups given: NAME%...",
-    ),
-]
-TimeoutOption = Annotated[
-    int | None,
-    typer.Option(
-        "--timeout", parser=parse_duration_ms, metavar="DURATION", help="How long to wait for a response; default: 10s"
-    ),
-]
-CredentialsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--credentials", metavar="FILE",
-        help="File with accessKey and secretKey (mqadmin's tools.yml); default: $RMQTX_ACCESS_KEY and "
-        "$RMQTX_SECRET_KEY",
-    ),
-]
-TlsOption = Annotated[bool, typer.Option("--tls", help="Use TLS; implied by the other --tls options")]
-TlsCaOption = Annotated[
-    Path | None, typer.Option("--tls-ca", metavar="FILE", help="CA certificates to trust (PEM)")
-]
-TlsCertificateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-cert", metavar="FILE",
-        help="Client certificate, for brokers that require one (PEM)",
-    ),
-]
-TlsKeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-key", metavar="FILE",
-        help="Key of the client certificate, if in another file (PEM)",
-    ),
-]
-TlsServerNameOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tls-server-name", metavar="NAME",
-        help="Name in the brokers' certificates, if it is not the host name",
-    ),
-]
-TlsInsecureOption = Annotated[
-    bool, typer.Option("--tls-insecure", help="Use TLS without verifying certificates")
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
     """The options for live brokers. Units: milliseconds. Order of the fields: that of the help text."""
 
-    namesrv: NameServersOption = None
-    broker: BrokerOption = None
-    cluster: ClusterOption = None
-    namespace: NamespaceOption = None
-    credentials: CredentialsOption = None
-    tls: TlsOption = False
-    tls_ca: TlsCaOption = None
-    tls_cert: TlsCertificateOption = None
-    tls_key: TlsKeyOption = None
-    tls_server_name: TlsServerNameOption = None
-    tls_insecure: TlsInsecureOption = False
-    timeout: TimeoutOption = None
+    namesrv: Annotated[
+        str | None,
+        typer.Option(
+            "--namesrv", "-n", metavar="HOST:PORT",
+            help="Live brokers found through this name server (several: separated by ;); default: $NAMESRV_ADDR, or "
+            "the configuration file",
+        ),
+    ] = None
+    broker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--broker", parser=stored_text, metavar="NAME|HOST:PORT",
+            help="Only this broker, by name or address; repeatable. An address needs no name server",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", parser=stored_text, metavar="NAME", help="Only brokers of this cluster")
+    ] = None
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", parser=stored_text, metavar="NAME",
+            help="Namespace of the topics and groups given: NAME%...",
+        ),
+    ] = None
+    credentials: Annotated[
+        Path | None,
+        typer.Option(
+            "--credentials", metavar="FILE",
+            help="File with accessKey and secretKey (mqadmin's tools.yml); default: $RMQTX_ACCESS_KEY and "
+            "$RMQTX_SECRET_KEY",
+        ),
+    ] = None
+    tls: Annotated[bool, typer.Option("--tls", help="Use TLS; implied by the other --tls options")] = False
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", metavar="FILE", help="CA certificates to trust (PEM)")
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert", metavar="FILE",
+            help="Client certificate, for brokers that require one (PEM)",
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-key", metavar="FILE",
+            help="Key of the client certificate, if in another file (PEM)",
+        ),
+    ] = None
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-server-name", metavar="NAME",
+            help="Name in the brokers' certificates, if it is not the host name",
+        ),
+    ] = None
+    tls_insecure: Annotated[
+        bool, typer.Option("--tls-insecure", help="Use TLS without verifying certificates")
+    ] = False
+    timeout: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout", parser=parse_duration_ms, metavar="DURATION",
+            help="How long to wait for a response; default: 10s"
+        ),
+    ] = None
 
     @property
     def is_explicit(self) -> bool:

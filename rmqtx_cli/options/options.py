@@ -150,29 +150,8 @@ FormatOption = Annotated[
         help="Format of the rows; default: by the suffix of --output, else table. --json is short for --format json",
     ),
 ]
-SortOption = Annotated[
-    str | None,
-    typer.Option(
-        "--sort", metavar="NAME,NAME", autocompletion=completion.sort_fields,
-        help="Sort by these columns, named as in --fields or in the table's head: ages, counts and sizes in descending "
-        "order, others in ascending order; -NAME reverses the order",
-    ),
-]
 WideOption = Annotated[
     bool, typer.Option("--wide", help="Print all columns in full width on a terminal, as in a pipe or a file")
-]
-#: CSV has values unchanged, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`, and a
-#: producer can write anything into a topic or a business key.
-CsvSafeOption = Annotated[
-    bool, typer.Option("--csv-safe", help="In CSV, put ' before text that a spreadsheet would run as a formula")
-]
-TimestampsOption = Annotated[
-    bool,
-    typer.Option(
-        "--timestamps",
-        help="Write times as TIMESTAMP columns (ISO 8601 in CSV and JSON) instead of epoch milliseconds; the column "
-        "names lose _ms",
-    ),
 ]
 OutputOption = Annotated[
     Path | None,
@@ -193,6 +172,20 @@ WhereOption = Annotated[
     typer.Option(
         "--where", parser=stored_text, metavar="EXPR", autocompletion=completion.condition_fields,
         help="Only rows that meet this condition, like \"NAME = VALUE and NAME > N\"; operators: = != < <= > >= ~ !~",
+    ),
+]
+OlderThanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than", metavar="DURATION",
+        help="Only transactions whose first half copy is older, like 10m or 2h",
+    ),
+]
+FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")]
+JournalOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
     ),
 ]
 FailOnOption = Annotated[
@@ -224,15 +217,6 @@ HashOption = Annotated[
         help="Compute digests of whole logs for the provenance record, not only of first and last bytes",
     ),
 ]
-WithMetaOption = Annotated[
-    bool,
-    typer.Option(
-        "--with-meta", help="Begin JSON lines with the provenance record; Parquet and Arrow always contain it"
-    ),
-]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print every finding and every assumed setting")]
-#: Eager, so that notes of other options are not printed with --quiet.
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Print errors only")]
 
 BodyOption = Annotated[
     BodyForm, typer.Option(
@@ -246,21 +230,17 @@ DecoderOption = Annotated[
         help="Filter for bodies: gets each as a line of base64, prints a line of text for each (column body_decoded)",
     ),
 ]
-FromOption = Annotated[
-    str | None,
-    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"),
-]
-ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
-]
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceOptions(Voice):
     """What a command prints beside its results."""
 
-    verbose: VerboseOption = False
-    quiet: QuietOption = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every finding and every assumed setting")
+    ] = False
+    #: Eager, so that notes of other options are not printed with --quiet.
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Print errors only")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +248,19 @@ class RowForm:
     """How values are written: a table in full width, CSV for spreadsheets, times as timestamps."""
 
     wide: WideOption = False
-    csv_safe: CsvSafeOption = False
-    timestamps: TimestampsOption = False
+    #: CSV has values unchanged, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`, and a
+    #: producer can write anything into a topic or a business key.
+    csv_safe: Annotated[
+        bool, typer.Option("--csv-safe", help="In CSV, put ' before text that a spreadsheet would run as a formula")
+    ] = False
+    timestamps: Annotated[
+        bool,
+        typer.Option(
+            "--timestamps",
+            help="Write times as TIMESTAMP columns (ISO 8601 in CSV and JSON) instead of epoch milliseconds; the "
+            "column names lose _ms",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +269,14 @@ class OutputOptions:
 
     fields: FieldsOption = None
     output_format: FormatOption = None
-    sort: SortOption = None
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", metavar="NAME,NAME", autocompletion=completion.sort_fields,
+            help="Sort by these columns, named as in --fields or in the table's head: ages, counts and sizes in "
+            "descending order, others in ascending order; -NAME reverses the order",
+        ),
+    ] = None
     form: RowForm = field(default_factory=RowForm)
     output: OutputOption = None
 
@@ -312,7 +310,12 @@ class ProvenanceOptions:
     """The provenance record of a result: what it was made from."""
 
     hash_all: HashOption = False
-    with_meta: WithMetaOption = False
+    with_meta: Annotated[
+        bool,
+        typer.Option(
+            "--with-meta", help="Begin JSON lines with the provenance record; Parquet and Arrow always contain it"
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,5 +338,12 @@ class TracedStoreOptions(StoreOptions):
 class RangeOptions:
     """The range to read, as commit-log offsets or times."""
 
-    begin: FromOption = None
-    end: ToOption = None
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"
+        ),
+    ] = None
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
+    ] = None

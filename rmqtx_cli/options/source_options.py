@@ -14,39 +14,6 @@ from rmqtx_cli.options.ledger_options import JDBC
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import RateOption, TracedStoreOptions, VoiceOptions
 
-TransactionTableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--transaction-table", metavar="URL",
-        help="A broker's t_transaction (3.2 to 4.2): sqlite:///FILE, a URL of SQLAlchemy, a CSV or Parquet export; "
-        "jdbc:... with Spark. User and password: RMQTX_LEDGER_USER, RMQTX_LEDGER_PASSWORD.",
-    ),
-]
-TableOption = Annotated[
-    str | None, typer.Option("--table", metavar="NAME", help="Name of the table (default: t_transaction).")
-]
-OffsetColumnOption = Annotated[
-    str | None, typer.Option("--offset-column", metavar="NAME", help="Column of offsets (default: offset).")
-]
-GroupColumnOption = Annotated[
-    str | None,
-    typer.Option("--group-column", metavar="NAME", help="Column of producer groups (default: producerGroup)."),
-]
-BrokerLogsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--broker-logs", metavar="DIR",
-        help="Directory of the broker's logs (transaction.log, broker.log, store.log, remoting.log, rotated or .gz); "
-        "for several stores once for each, in their order",
-    ),
-]
-LogZoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--log-zone", metavar="ZONE",
-        help="Time zone of the broker's logs: Asia/Shanghai, +08:00; default: the zone that the logs show, else +08:00",
-    ),
-]
 NoPagerOption = Annotated[
     bool,
     typer.Option(
@@ -61,10 +28,24 @@ NoPagerOption = Annotated[
 class DatabaseOptions:
     """A database table of open transactions (3.2 to 4.2)."""
 
-    transaction_table: TransactionTableOption = None
-    table: TableOption = None
-    offset_column: OffsetColumnOption = None
-    group_column: GroupColumnOption = None
+    transaction_table: Annotated[
+        str | None,
+        typer.Option(
+            "--transaction-table", metavar="URL",
+            help="A broker's t_transaction (3.2 to 4.2): sqlite:///FILE, a URL of SQLAlchemy, a CSV or Parquet export; "
+            "jdbc:... with Spark. User and password: RMQTX_LEDGER_USER, RMQTX_LEDGER_PASSWORD.",
+        ),
+    ] = None
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="Name of the table (default: t_transaction).")
+    ] = None
+    offset_column: Annotated[
+        str | None, typer.Option("--offset-column", metavar="NAME", help="Column of offsets (default: offset).")
+    ] = None
+    group_column: Annotated[
+        str | None,
+        typer.Option("--group-column", metavar="NAME", help="Column of producer groups (default: producerGroup)."),
+    ] = None
 
     @property
     def is_jdbc(self) -> bool:
@@ -86,8 +67,22 @@ class DatabaseOptions:
 class LogOptions:
     """The options for the logs of brokers."""
 
-    broker_logs: BrokerLogsOption = None
-    log_zone: LogZoneOption = None
+    broker_logs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--broker-logs", metavar="DIR",
+            help="Directory of the broker's logs (transaction.log, broker.log, store.log, remoting.log, rotated or "
+            ".gz); for several stores once for each, in their order",
+        ),
+    ] = None
+    log_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--log-zone", metavar="ZONE",
+            help="Time zone of the broker's logs: Asia/Shanghai, +08:00; default: the zone that the logs show, "
+            "else +08:00",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,6 @@ from rmqtx_cli.options.options import (
     WhereOption,
 )
 
-FromOffsetOption = Annotated[
-    int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset")
-]
-ToOffsetOption = Annotated[
-    int | None, typer.Option("--to", min=0, metavar="OFFSET", help="End before this queue offset")
-]
 QueueOption = Annotated[int | None, typer.Option("--queue", min=0, metavar="N", help="Only the queue with this number")]
 CoverageOption = Annotated[
     bool,
@@ -119,8 +113,12 @@ class DecodeConsumequeue(Command):
     )
 
     store: StoreArguments
-    begin: FromOffsetOption = None
-    end: ToOffsetOption = None
+    begin: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset")
+    ] = None
+    end: Annotated[
+        int | None, typer.Option("--to", min=0, metavar="OFFSET", help="End before this queue offset")
+    ] = None
     topic: TopicOption = None
     queue: QueueOption = None
     rows: RowsOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from rmqtx_cli.options.act_options import DryRunOption, HoldOverrideOption, Reas
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     FailOnOption,
+    JournalOption,
     LimitOption,
     OutputOptions,
     ReceiptOptions,
@@ -161,12 +161,7 @@ class HoldsCommand(Command):
 
     where: WhereOption = None
     limit: LimitOption = None
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
-        ),
-    ] = None
+    journal: JournalOption = None
     fail_on: FailOnOption = None
     output: OutputOptions
     voice: VoiceOptions

@@ -17,6 +17,7 @@ from rmqtx_cli.options.options import (
     FormatOption,
     GroupOption,
     LimitOption,
+    OlderThanOption,
     OptionalStoreArguments,
     OutputOption,
     OutputOptions,
@@ -29,18 +30,14 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.options.source_options import LogOptions, NoPagerOption, SourceOptions
 from rmqtx_cli.words.text import stored_text
 
+ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
+
 
 @dataclass(frozen=True, slots=True)
 class PendingOptions:
     """Which transactions to list, as of when, and how to find them."""
 
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="DURATION",
-            help="Only transactions whose first half copy is older, like 10m or 2h",
-        ),
-    ] = None
+    older_than: OlderThanOption = None
     group: GroupOption = None
     topic: TopicOption = None
     where: WhereOption = None
@@ -57,7 +54,7 @@ class PendingOptions:
         typer.Option("--all-open", help="Also list decided or discarded transactions that the broker will check again"),
     ] = False
     at: AtOption = None
-    scan: Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")] = False
+    scan: ScanOption = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +141,7 @@ class ShowCommand(Command):
         list[str] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; repeatable")
     ] = None
     at: AtOption = None
-    scan: Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")] = False
+    scan: ScanOption = False
     proxy_conf: ProxyConfOption = None
     output_format: FormatOption = None
     output: OutputOption = None

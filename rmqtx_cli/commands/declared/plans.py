@@ -16,6 +16,7 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     GroupOption,
     LimitOption,
+    OlderThanOption,
     OptionalStoreArguments,
     OutputOptions,
     ReceiptOptions,
@@ -42,13 +43,7 @@ class PlanSelection:
     ] = None
     group: GroupOption = None
     topic: TopicOption = None
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="DURATION",
-            help="Only transactions whose first half copy is older, like 10m or 2h",
-        ),
-    ] = None
+    older_than: OlderThanOption = None
     where: WhereOption = None
     limit: LimitOption = None
     every: Annotated[bool, typer.Option("--all", help="All transactions that the action applies to")] = False
@@ -128,12 +123,7 @@ class TriageSelection:
 
     group: GroupOption = None
     topic: TopicOption = None
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="DURATION", help="Only transactions whose first half copy is older, like 10m or 2h"
-        ),
-    ] = None
+    older_than: OlderThanOption = None
     discarded: Annotated[
         bool, typer.Option("--discarded", help="Also ask about discarded transactions, for resume; reads the whole log")
     ] = False

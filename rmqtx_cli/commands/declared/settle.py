@@ -27,6 +27,7 @@ from rmqtx_cli.options.options import (
     BrokerConfOption,
     BrokerVersionOption,
     FailOnOption,
+    JournalOption,
     LimitOption,
     OutputOptions,
     ReceiptOptions,
@@ -355,12 +356,7 @@ class ReceiptsCommand(Command):
     where: WhereOption = None
     limit: LimitOption = None
     again: RecheckOptions
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
-        ),
-    ] = None
+    journal: JournalOption = None
     fail_on: FailOnOption = None
     output: OutputOptions
     broker_conf: BrokerConfOption = None

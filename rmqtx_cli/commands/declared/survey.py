@@ -22,6 +22,7 @@ from rmqtx_cli.options.options import (
     DecoderOption,
     FailOnOption,
     FindingsOption,
+    FlaggedOption,
     GroupOption,
     HashOption,
     LimitOption,
@@ -39,13 +40,21 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.options.source_options import LogOptions, NoPagerOption, SourceOptions
 from rmqtx_cli.words.text import stored_text
 
+OneTransactionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--transaction", parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
+        help="Only this transaction: its id, the message id of any of its records, or its business key",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """Which rows an audit lists, and how."""
 
     where: WhereOption = None
-    flagged: Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")] = False
+    flagged: FlaggedOption = False
     limit: LimitOption = None
     at: AtOption = None
     summary: Annotated[
@@ -101,13 +110,7 @@ class AuditCommand(Command):
 class DiagnoseOptions:
     """Which transactions are diagnosed, and which causes are listed."""
 
-    transaction: Annotated[
-        str | None,
-        typer.Option(
-            "--transaction", parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-            help="Only this transaction: its id, the message id of any of its records, or its business key",
-        ),
-    ] = None
+    transaction: OneTransactionOption = None
     where: WhereOption = None
     limit: LimitOption = None
     fail_on: FailOnOption = None
@@ -156,13 +159,7 @@ class ReportOptions:
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE: .html, or .md for Markdown"),
     ]
-    transaction: Annotated[
-        str | None,
-        typer.Option(
-            "--transaction", parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-            help="Only this transaction: its id, the message id of any of its records, or its business key",
-        ),
-    ] = None
+    transaction: OneTransactionOption = None
     compare: Annotated[
         str | None,
         typer.Option(

@@ -15,6 +15,7 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import (
     FailOnOption,
     FieldsOption,
+    FlaggedOption,
     OptionalStoreArguments,
     OutputFormat,
     RateOption,
@@ -25,6 +26,17 @@ from rmqtx_cli.options.options import (
     WhereOption,
 )
 from rmqtx_cli.words.text import stored_text
+
+TextfileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--textfile", metavar="FILE",
+        help="Also write Prometheus text to FILE, replaced as a whole",
+    ),
+]
+IntervalOption = Annotated[
+    str, typer.Option("--interval", metavar="DURATION", help="Time from the start of one reading to the next")
+]
 
 
 class CheckFormat(StrEnum):
@@ -95,13 +107,7 @@ class CheckCommand(Command):
             "$XDG_STATE_HOME/rmqtx",
         ),
     ] = None
-    textfile: Annotated[
-        Path | None,
-        typer.Option(
-            "--textfile", metavar="FILE",
-            help="Also write Prometheus text to FILE, replaced as a whole",
-        ),
-    ] = None
+    textfile: TextfileOption = None
     output_format: Annotated[
         CheckFormat, typer.Option("--format", help="One Nagios line, or one JSON object")
     ] = CheckFormat.NAGIOS
@@ -133,9 +139,7 @@ class WatchCommand(Command):
 
     context: typer.Context
     store: OptionalStoreArguments = None
-    interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="Time from the start of one reading to the next")
-    ] = "5s"
+    interval: IntervalOption = "5s"
     plain: Annotated[
         bool, typer.Option("--plain", help="Print one line for each change; the default if stdout is not a terminal")
     ] = False
@@ -195,7 +199,7 @@ class FollowCommand(Command):
 
     store: StoreArguments
     where: WhereOption = None
-    flagged: Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")] = False
+    flagged: FlaggedOption = False
     fail_on: FailOnOption = None
     steps: StepOptions
     fields: FieldsOption = None
@@ -229,9 +233,7 @@ class ExporterCommand(Command):
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Address to serve on; :PORT is every address")
     ] = "127.0.0.1:9560"
-    interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="Time from the start of one reading to the next")
-    ] = "60s"
+    interval: IntervalOption = "60s"
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="DURATION", help="End a reading that takes longer; it counts as failed")
     ] = "5m"
@@ -300,13 +302,7 @@ class ProbeCommand(Command):
             help="Critical if a step takes this much longer; stop waiting for the step"
         ),
     ] = "30s"
-    textfile: Annotated[
-        Path | None,
-        typer.Option(
-            "--textfile", metavar="FILE",
-            help="Also write Prometheus text to FILE, replaced as a whole",
-        ),
-    ] = None
+    textfile: TextfileOption = None
     output_format: Annotated[
         ProbeFormat, typer.Option("--format", help="A table of the steps, one Nagios line, or one JSON object")
     ] = ProbeFormat.TABLE
