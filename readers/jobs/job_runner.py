@@ -87,13 +87,14 @@ def _run(
                     yield from result.rows
                 if read is not None:
                     read.ended(split)
-        of_store = functools.partial(_of_store, job)
-        for result in pool.run(of_store, [(store, tally.carried[store.root]) for store in plan.stores]):
+        tasks = [(store, tally.carried[store.root]) for store in plan.stores]
+        for result in pool.run(functools.partial(of_store, job), tasks):
             reading.findings.extend(result.findings)
             yield from result.rows
 
 
-def _of_store(job: ScanJob, task: tuple[Any, list[Any]]) -> SplitResult:
+def of_store(job: ScanJob, task: tuple[Any, list[Any]]) -> SplitResult:
+    """Return the result of a job for one store, given with what its splits left."""
     return job.of_store(*task)
 
 

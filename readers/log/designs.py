@@ -121,13 +121,12 @@ def _half_queue(store: Store) -> tuple[bool, int]:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists:
                 return False, 0
-            places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
-            is_first = queue.min_offset == 0 and bool(places)
+            first = queue.place_at(queue.min_offset)
     except SourceError:
         return True, 0  # the code that reads the queue reports it
-    if queue.min_offset == 0 and queue.max_offset and not places:
+    if queue.min_offset == 0 and queue.max_offset and first is None:
         return True, SAMPLE_BYTES  # left out of a bundle: the records before it are unknown
-    return True, max(0, places[0] - store.log_begin_offset) if is_first else 0
+    return True, 0 if first is None or queue.min_offset else max(0, first - store.log_begin_offset)
 
 
 def _sampled(store: Store, older_bytes: int) -> Iterator[Block]:

@@ -82,6 +82,12 @@ def as_text(path: str | os.PathLike[str] | Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def few(values: Sequence[object], most: int = 5, mark: str = ", ") -> str:
+    """Return the first `most` values, joined, and the number of the others."""
+    others = len(values) - most
+    return mark.join(str(value) for value in values[:most]) + (f" and {others} more" if others > 0 else "")
+
+
 def one_by_one(items: Sequence[_Item], what: str) -> Iterator[tuple[_Item, str]]:
     """Return the first FINDINGS_MAX items, each with a suffix for its sentence; the last suffix counts the rest.
 

@@ -222,13 +222,14 @@ class Queue:
         lengths: Int32s = native(slots, "record_length_bytes", np.int32)
         return queue_offsets, native(slots, "commit_log_offset"), lengths, tags_codes
 
-    def last_place(self) -> int | None:
-        """Return the commit-log offset in the last slot; None without a slot, or if that one leads to no record.
-
-        Raises: UnreadableFile, FileChanged.
-        """
-        places = self.read(self.max_offset - 1, self.max_offset)[1]
+    def place_at(self, queue_offset: int) -> int | None:
+        """Return the commit-log offset in a slot; None without a sound one. Raises: UnreadableFile, FileChanged."""
+        places = self.read(queue_offset, queue_offset + 1)[1]
         return int(places[0]) if len(places) else None
+
+    def last_place(self) -> int | None:
+        """Return the commit-log offset in the last slot, as `place_at`."""
+        return self.place_at(self.max_offset - 1)
 
     def places(self, from_queue_offset: int, to_queue_offset: int) -> tuple[Int64s, Int32s]:
         """Return commit-log offset and record length in every slot of [from, to), also in fillers and impossible ones.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.identities import is_of_grpc_client
 from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.releases import (
@@ -421,13 +422,13 @@ def producer_connected(situation: Situation, request: ActRequest) -> Found:
         return behind_proxy(situation.group, producers, is_shared=is_shared)
     if request.action == ActKind.REDELIVER:
         return (
-            f"a producer of group {situation.group} is connected ({_few(producers)}): if its local transaction still "
+            f"a producer of group {situation.group} is connected ({few(producers, 3)}): if its local transaction still "
             "runs, its own decision may follow, and nothing can undo a second delivery",
             "if the application ended that local transaction: --override producer-connected --reason TEXT; else stop "
             "the producer first",
         )
     return (
-        f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
+        f"a producer of group {situation.group} is connected ({few(producers, 3)}): its own decision may follow this "
         "one, and nothing can undo a second delivery",
         "stop the producer first, or let it answer the check (a producer that has not sent yet is not listed)",
     )
@@ -442,7 +443,7 @@ def behind_proxy(group: str | None, proxies: Sequence[str], *, is_shared: bool) 
     """Why an action on a group of which only proxies are registered is refused, and what to do instead."""
     shared = "; the group is the name of the topic, and all its gRPC clients share it" if is_shared else ""
     return (
-        f"only a proxy is registered for group {group} ({_few(proxies)}): whether the application is connected "
+        f"only a proxy is registered for group {group} ({few(proxies, 3)}): whether the application is connected "
         f"to the proxy is unknown, and its own decision may follow{shared}",
         "stop the application first, and try again when the broker no longer lists the proxy (about 4 minutes later)",
     )
@@ -453,14 +454,10 @@ def members_that_answer(group: str, members: Sequence[str]) -> tuple[str, str]:
     if are_proxies(members):
         return behind_proxy(group, members, is_shared=False)
     return (
-        f"producers of group {group} are connected ({_few(members)}) and answer checks, and nothing can undo a second "
-        "decision",
+        f"producers of group {group} are connected ({few(members, 3)}) and answer checks, and nothing can undo a "
+        "second decision",
         "stop them first, or let them answer",
     )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def decision_in_flight(situation: Situation, request: ActRequest) -> Found:
@@ -496,7 +493,7 @@ def another_rmqtx(situation: Situation, _: ActRequest) -> Found:
 
 def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
     """Why a stand-in refuses: another rmqtx process acts on the group."""
-    return f"another rmqtx process acts on group {group} ({_few(rivals)})", "wait until it has ended"
+    return f"another rmqtx process acts on group {group} ({few(rivals, 3)})", "wait until it has ended"
 
 
 def immunity(situation: Situation, request: ActRequest) -> Found:

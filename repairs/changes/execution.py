@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rmqtx.readers.log.record_at import why_another
 from rmqtx.readers.model.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.changes.apply_edits import apply_or_revert, differs
 from rmqtx.repairs.changes.change_sets import ChangeSet
@@ -43,9 +44,6 @@ from rmqtx.repairs.changes.undo_files import (
     read_undo_file,
     write_undo_file,
 )
-
-#: How many differences a refusal names.
-_SHOWN_MAX = 3
 
 
 class Interrupted(RmqtxError):
@@ -181,9 +179,8 @@ def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None
                 "nothing was changed; only times differ, as after another undo: if no broker has run on the store "
                 "since, add --ignore-times, which compares the contents"
             )
-        more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
         raise StoreChanged(
-            f"{place} has changed since the last use of {undo_file.path}: {'; '.join(found[:_SHOWN_MAX])}{more}",
+            f"{place} has changed since the last use of {undo_file.path}: {few(found, 3, '; ')}",
             file=undo_file.path,
             advice=advice,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from rmqtx.readers.model.findings import few
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import lookup
 from rmqtx.remoting.protocol.errors import RemotingError
@@ -18,8 +19,6 @@ from rmqtx.verdicts.model.verdict_words import State
 _MARGIN_MS = 2_000
 #: The most transactions that are looked up one by one, for each broker.
 _LOOKED_UP_MAX = 2_000
-#: Transactions that a note names.
-_NAMED_MAX = 5
 _DISCARDED = (State.DISCARDED, State.LOST)
 
 
@@ -69,11 +68,8 @@ def discarded_of(broker: Broker, ids: Sequence[str]) -> list[str]:
 
 def discarded_words(lost: Sequence[str], when: str) -> str:
     """Return a clause that names discarded transactions and the command that has them checked again."""
-    more = f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else ""
-    return (
-        f"{len(lost)} discarded {when}: {', '.join(lost[:_NAMED_MAX])}{more}; to have them checked again: "
-        f"rmqtx resume {lost[0]}"
-    )
+    named = few(lost)
+    return f"{len(lost)} discarded {when}: {named}; to have them checked again: rmqtx resume {lost[0]}"
 
 
 def _watched(changes: Sequence[CheckedChange]) -> list[CheckedChange]:

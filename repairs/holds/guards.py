@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Version, dotted
 from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.holds.standing_holds import CHECK_MAX, OP_BATCH, REJECT, Hold, looks_drained, looks_held
 from rmqtx.repairs.receipts.act_words import ActKind
 
-#: Transactions that a refusal names.
-_NAMED_MAX = 5
 Found = tuple[str, str] | None
 
 
@@ -115,10 +114,9 @@ def _discards_pending(situation: SettingsSituation) -> Found:
         return None
     parts = []
     if number := len(situation.at_once_ids):
-        more = f" and {number - _NAMED_MAX} more" if number > _NAMED_MAX else ""
-        named = ", ".join(situation.at_once_ids[:_NAMED_MAX])
         what = "half message" if number == 1 else "half messages"
-        parts.append(f"the next round of the check would discard {number} open {what}: {named}{more}")
+        named = few(situation.at_once_ids)
+        parts.append(f"the next round of the check would discard {number} open {what}: {named}")
     if situation.at_once_unknown is not None:
         parts.append(f"unknown which half messages the check would discard: {situation.at_once_unknown}")
     if not parts:

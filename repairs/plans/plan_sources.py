@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.identities import NAMES_ADVICE, NameForms
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import TRANSACTIONS
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 #: Completes a command that an error names, for example with the options of the command that failed.
 Completed = Callable[[str], str]
 
-_SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,5 +267,4 @@ def _refuse_short(name: str, show: Callable[[str, bool], Reading]) -> None:
         return
     if len(found) == 1:
         raise BadRequest(f"{name!r} is a part of an id", advice=f"acts take whole ids, here it is: {found[0]}")
-    shown = ", ".join(found[:_SHOWN_MAX]) + (f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else "")
-    raise BadRequest(f"{name!r} is a part of {len(found)} ids", advice=f"acts take whole ids: {shown}")
+    raise BadRequest(f"{name!r} is a part of {len(found)} ids", advice=f"acts take whole ids: {few(found, 3)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.findings import few
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.repairs.holds.after_a_round import discarded_meanwhile, round_wait_ms
 from rmqtx.repairs.holds.changes import CheckedChange, change_settings
@@ -29,8 +30,6 @@ from rmqtx_cli.words.times import duration_text, time_text
 if TYPE_CHECKING:
     from rmqtx.repairs.receipts.journal import Journal
 
-#: Transactions that a line names.
-_NAMED_MAX = 5
 
 
 def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple[str, ...]:
@@ -102,11 +101,10 @@ def _hold_lines(one: CheckedChange, now_ms: int) -> list[str]:
             "disk until the release: watch its free space"
         )
     if late := found.late:
-        named = ", ".join(half.transaction_id for half in late[:_NAMED_MAX])
-        more = f" and {len(late) - _NAMED_MAX} more" if len(late) > _NAMED_MAX else ""
+        named = few([half.transaction_id for half in late])
         lines.append(
             f"may be too late for {count(len(late), 'half message')}, which the next round of the check discards "
-            f"without the hold: {named}{more}"
+            f"without the hold: {named}"
         )
     if unseen := len(found.unseen_ids):
         lines.append(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx.readers.log.record_values import message_of
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
+from rmqtx.readers.model.findings import few
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.verdicts.causes.diagnosing import CauseRow
 from rmqtx.verdicts.model.predicted import deadline_of
@@ -73,7 +74,6 @@ o  one by one, where a group is asked about
 Nothing is sent: the answers become a plan, and rmqtx apply carries it out."""
 _BODY_CHARACTERS_MAX = 4_000
 _LABEL_CELLS = 8
-_IDS_SHOWN_MAX = 3
 #: Why a triage needs a terminal.
 NO_TERMINAL = BadRequest(
     "cannot ask: standard input is not a terminal", advice="without a terminal: rmqtx plan, or rmqtx reconcile --plan"
@@ -217,8 +217,7 @@ class Desk:
         causes = Counter(word for row in rows for word in row.causes or ())
         if causes:
             yield f"causes  {', '.join(f'{word} {number}' for word, number in causes.most_common())}"
-        more = f" and {len(names) - _IDS_SHOWN_MAX} more" if len(names) > _IDS_SHOWN_MAX else ""
-        yield f"ids     {' '.join(names[:_IDS_SHOWN_MAX])}{more}"
+        yield f"ids     {few(names, 3, ' ')}"
         yield from self._ledger_lines(names)
 
     # -- both ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.causes.groups import group_causes
 from rmqtx.verdicts.model.verdict_words import Strength
@@ -26,7 +27,6 @@ STRENGTH_WORDS = {
     Strength.EXPLAINS: "explains", Strength.COULD_EXPLAIN: "could explain", Strength.RULED_OUT: "ruled out",
 }  # fmt: skip
 _LABEL_CELLS = 16
-_GROUPS_NAMED_MAX = 3
 _PAGE_SOURCES = (
     "store", "cause", "strength", "title", "transactions_count", "half_copies_count", "first_time_ms", "last_time_ms",
     "examples", "consequence", "would_decide", "act", "change", "releases",
@@ -39,11 +39,10 @@ def group_cause_lines(reading: VerdictReading, arguments: str) -> Iterator[str]:
     for _, word, group, rows in group_causes(reading.habits):
         by_word.setdefault(word, []).append((group, rows))
     for word, groups in by_word.items():
-        names = ", ".join(escaped(group) for group, _ in groups[:_GROUPS_NAMED_MAX])
-        more = f" and {len(groups) - _GROUPS_NAMED_MAX} more" if len(groups) > _GROUPS_NAMED_MAX else ""
+        names = few([escaped(group) for group, _ in groups], 3)
         yield (
             f"{word} could explain {count(sum(rows for _, rows in groups), 'transaction')} of the producer "
-            f"{'group' if len(groups) == 1 else 'groups'} {names}{more}: a cause of whole groups is not in the column "
+            f"{'group' if len(groups) == 1 else 'groups'} {names}: a cause of whole groups is not in the column "
             "causes"
         )
         yield next_line(f"rmqtx diagnose {arguments} --where 'cause = {word}'")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PROXY
@@ -187,8 +188,7 @@ class BrokerSource:
                 "rmqtx explain proxy-forgot-producer"
             )
         if behind := groups_asked_through(rows, PROXY):
-            more = f" and {len(behind) - _GROUPS_NAMED_MAX} more" if len(behind) > _GROUPS_NAMED_MAX else ""
-            named = ", ".join(behind[:_GROUPS_NAMED_MAX]) + more
+            named = few(behind)
             self.voice.note(
                 f"asked through a proxy: {'group' if len(behind) == 1 else 'groups'} {named}; whether the application "
                 "is connected to the proxy is unknown"

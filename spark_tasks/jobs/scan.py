@@ -7,11 +7,11 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from rmqtx.readers.jobs.job_runner import ScanJob, SplitResult, Tally
+from rmqtx.readers.jobs.job_runner import ScanJob, Tally, of_store
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.commit_log import WrittenEnd
 from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
@@ -87,7 +87,7 @@ def _run(
         finally:
             frame.unpersist()
     tasks = [(store, tally.carried[store.root]) for store in plan.stores]
-    for result in results(spark, functools.partial(_of_store, job), tasks):
+    for result in results(spark, functools.partial(of_store, job), tasks):
         reading.findings.extend(result.findings)
         yield from result.rows
 
@@ -114,10 +114,6 @@ class _SplitJob:
 
 
 _SUMMARY = pa.field("summary", pa.binary())
-
-
-def _of_store(job: ScanJob, task: tuple[Store, list[Any]]) -> SplitResult:
-    return job.of_store(*task)
 
 
 class SparkPool:

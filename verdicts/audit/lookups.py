@@ -366,11 +366,10 @@ def _half_before(store: Store, offset: int) -> int:
     """
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            number = queue.offset_of(offset)
-            places = queue.read(number - 1, number)[1].tolist()
+            place = queue.place_at(queue.offset_of(offset) - 1)
     except UnreadableFile:
         return offset
-    return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
+    return place if place is not None and 0 <= offset - place <= _OPEN_BYTES_MAX else offset
 
 
 def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> int:

@@ -20,6 +20,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_final
 from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.identities import AT, FINAL, HALF, OP, NamedPlace, is_named
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -34,7 +35,6 @@ _LISTS = {
     "half_copies": "half message", "final_records": "COMMIT record", "discard_copies": "discard copy",
     "op_marks": "op message",
 }  # fmt: skip
-_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class PlaceWords:
         words += self._words_of_queues(halves)
         by_key = [name for name, own in zip(names, keys, strict=True) if is_named(identity, name, own)]
         if by_key:
-            at = "; " + (f"{self.place.words} is of {_few(at_place)}" if (at_place := [
+            at = "; " + (f"{self.place.words} is of {few(at_place)}" if (at_place := [
                 name for name, matches in zip(names, found, strict=True) if matches
             ]) else f"no transaction is at {self.place.words}")  # fmt: skip
-            words.insert(0, f"{identity} is an id or a key of {_few(by_key)}{at}")
+            words.insert(0, f"{identity} is an id or a key of {few(by_key)}{at}")
         return [Note(NoteKind.WHY, word) for word in words]
 
     def _words_of(self, name: str, matches: list[_Match]) -> Iterator[str]:
@@ -207,11 +207,10 @@ class PlaceSearch(PlaceWords):
     def _shared_words(self, root: str, topic: str, halves: dict[int, str]) -> str:
         """Return a sentence about several half messages with one number."""
         slot = self._place_in_queue(root, topic)
-        listed = ", ".join(f"{name} at {offset}" for offset, name in sorted(halves.items())[:_SHOWN_MAX])
-        more = "" if len(halves) <= _SHOWN_MAX else f" and {len(halves) - _SHOWN_MAX} more"
+        listed = few([f"{name} at {offset}" for offset, name in sorted(halves.items())])
         read = f"the slot leads to commit-log offset {slot}" if slot is not None else "no slot has that number"
         return (
-            f"{len(halves)} half messages have {self.place.words} ({listed}{more}): the half queue began again, or two "
+            f"{len(halves)} half messages have {self.place.words} ({listed}): the half queue began again, or two "
             f"records got one number; the check reads only one of them, and {read}"
         )
 
@@ -219,7 +218,7 @@ class PlaceSearch(PlaceWords):
         for root in self._stores:
             numbers = self._op_numbers(root)
             if numbers:
-                yield f"the op message at op queue offset {self.place.number} lists half queue offsets {_few(numbers)}"
+                yield f"the op message at op queue offset {self.place.number} lists half queue offsets {few(numbers)}"
 
     def _op_numbers(self, root: str) -> list[int]:
         offset = self._place_in_queue(root, OP_TOPIC)
@@ -232,10 +231,9 @@ class PlaceSearch(PlaceWords):
         """Return the commit-log offset in the slot with the number; None without a slot, or if it cannot be read."""
         try:
             with open_queue(self._stores[root], topic, 0) as queue:
-                places = queue.read(self.place.number, self.place.number + 1)[1].tolist()
+                return queue.place_at(self.place.number)
         except SourceError:
             return None
-        return places[0] if places else None
 
     def why_nothing(self) -> str:
         """Return a clause about what there is instead: the range of the queue or of the log."""
@@ -261,7 +259,7 @@ class PlaceSearch(PlaceWords):
                 return f"the queues of {store.root} are in RocksDB, and no {what} message of the log has that number"
             return f"{store.root} has no {what} queue with messages (brokers before 4.3 have none: use at:)"
         numbers = self._op_numbers(store.root) if self.place.kind == OP else []
-        listed = f"; this op message lists half queue offsets {_few(numbers)}, of no half message" if numbers else ""
+        listed = f"; this op message lists half queue offsets {few(numbers)}, of no half message" if numbers else ""
         return f"{store.root} has {' and '.join(ranges)}{listed}"
 
     def _why_no_record(self, store: Store) -> str:
@@ -274,8 +272,3 @@ class PlaceSearch(PlaceWords):
         topic = block.topic_texts().to_pylist()[0]
         what = "no COMMIT record" if self.place.kind == FINAL and not is_final(block)[0] else "of no transaction"
         return f"the record there, of topic {topic}, is {what}"
-
-
-def _few(values: Sequence[object]) -> str:
-    shown = ", ".join(str(value) for value in values[:_SHOWN_MAX])
-    return shown + (f" and {len(values) - _SHOWN_MAX} more" if len(values) > _SHOWN_MAX else "")

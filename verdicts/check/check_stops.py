@@ -60,8 +60,7 @@ def check_stops(
         return []
     windows, found = windows or CheckWindows(store, settings.given or {}), []
     now_ms = store.taken_time_ms if now_ms is None else now_ms
-    numbers = [0] if store.has_rocksdb_queues else []
-    for queue_id in numbers or [number for topic, number in store.queues() if topic == HALF_TOPIC]:
+    for queue_id in [0] if store.has_rocksdb_queues else store.queue_numbers(HALF_TOPIC):
         try:
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
             stop = _stop_of_queue(store, settings, windows, (queue_id, half, op), now_ms)
@@ -251,13 +250,11 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
 
 def _place_of(store: Store, topic: str, stop: CheckStop) -> int | None:
     """Return the commit-log offset in the slot of a stop."""
-    if store.has_rocksdb_queues:
-        slots = slots_after_start(store, (topic,), stop.queue_id)[topic]
-        offsets = slots.offsets[slots.numbers == stop.queue_offset].tolist()
-    else:
+    if not store.has_rocksdb_queues:
         with open_queue(store, topic, stop.queue_id) as queue:
-            offsets = queue.read(stop.queue_offset, stop.queue_offset + 1)[1].tolist()
-    return offsets[0] if offsets else None
+            return queue.place_at(stop.queue_offset)
+    slots = slots_after_start(store, (topic,), stop.queue_id)[topic]
+    return next(iter(slots.offsets[slots.numbers == stop.queue_offset].tolist()), None)
 
 
 def with_record(stop: CheckStop, block: Block) -> CheckStop:

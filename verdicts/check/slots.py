@@ -50,7 +50,7 @@ class CheckedSlots:
 
 def half_queues(store: Store) -> list[int]:
     """Return the numbers of the half queues; 0 if there is none yet."""
-    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+    return store.queue_numbers(HALF_TOPIC) or [0]
 
 
 def checked_slots(queue: Queue, cursor: int, minimum: int, started: StartedQueue | None = None) -> CheckedSlots:

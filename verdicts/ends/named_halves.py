@@ -159,8 +159,8 @@ def doubtful_number(
         try:
             with open_queue(store, topic, queue_id) as queue:
                 found = queue.offset_of(place)
-                is_there = queue.read(found, found + 1)[1].tolist() == [place]
-                others = queue.read(number, number + 1)[1].tolist() if 0 <= number < queue.max_offset else []
+                is_there = queue.place_at(found) == place
+                has_other = 0 <= number < queue.max_offset and queue.place_at(number) is not None
         except SourceError:
             continue
         if is_there and (found, queue_id) == (number, own_id):
@@ -168,7 +168,7 @@ def doubtful_number(
         if is_there:
             held = f"slot {found} of {topic}, queue {queue_id}"
             return _doubt(store, log, named, end_offset, (number, found), held)
-        is_contradicted |= queue_id == own_id and bool(others)
+        is_contradicted |= queue_id == own_id and has_other
     held = f"another record in slot {number} of {topic}, queue {own_id}"
     return _doubt(store, log, named, end_offset, (number,), held) if is_contradicted else None
 

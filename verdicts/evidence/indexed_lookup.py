@@ -262,13 +262,13 @@ class DerivedFiles:
             raise Untrusted("it has transactions in RocksDB: no cursor shows which are open")
         queue, begin = self._half_queue, self._log.begin_offset
         self._require_first_half()
-        places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
-        first = places[0] if places else self._log.end_offset
-        if places and first == begin:
+        place = queue.place_at(queue.min_offset)
+        first = self._log.end_offset if place is None else place
+        if place is not None and first == begin:
             block = block_at(self._log, first)
             if block is None or not block.topic_is(HALF_TOPIC)[0]:
-                place = f"commit-log offset {first}"
-                raise Untrusted(f"the first slot of the half queue points to {place}, which is no half message")
+                where = f"commit-log offset {first}"
+                raise Untrusted(f"the first slot of the half queue points to {where}, which is no half message")
         if queue.min_offset > 0 or first <= begin:
             return  # the first half messages have left the log
         # Only a broker before 4.3 writes prepared records, and it would have written the beginning of the log.
@@ -288,17 +288,17 @@ class DerivedFiles:
         first half message is read, if that is short.
         """
         queue, begin = self._half_queue, self._log.begin_offset
-        places = queue.read(queue.first_offset, queue.first_offset + 1)[1].tolist()
-        if not places or places[0] <= begin:
+        first = queue.place_at(queue.first_offset)
+        if first is None or first <= begin:
             return
-        ops = self._op_queue.read(self._op_queue.min_offset, self._op_queue.min_offset + 1)[1].tolist()
-        is_older = queue.first_offset == 0 and bool(ops) and begin <= ops[0] < places[0]
-        op = block_at(self._log, ops[0]) if is_older else None
+        first_op = self._op_queue.place_at(self._op_queue.min_offset)
+        is_older = queue.first_offset == 0 and first_op is not None and begin <= first_op < first
+        op = block_at(self._log, first_op) if first_op is not None and is_older else None
         if op is not None and op.topic_is(OP_TOPIC)[0]:
             raise Untrusted("an op message is older than all half messages of the half queue: the queue began again")
-        if places[0] - begin > _OLDER_HALVES_BYTES_MAX or self._store.is_remote:
+        if first - begin > _OLDER_HALVES_BYTES_MAX or self._store.is_remote:
             return
-        for block in sound_blocks(self._facts, begin, places[0]):
+        for block in sound_blocks(self._facts, begin, first):
             if block.topic_is(HALF_TOPIC).any():
                 raise Untrusted("a half message is older than all half messages of the half queue")
 
@@ -543,9 +543,10 @@ class DerivedFiles:
         for topic, _ in self._store.queues_opened_together((topic, 0) for topic in topics):
             with open_queue(self._store, topic, 0) as queue:
                 for number in numbers:
-                    if queue.first_offset <= number < queue.max_offset:
-                        places = queue.read(number, number + 1)[1].tolist()
-                        yield from (block for place in places if (block := block_at(self._log, place)) is not None)
+                    place = queue.place_at(number) if queue.first_offset <= number < queue.max_offset else None
+                    block = None if place is None else block_at(self._log, place)
+                    if block is not None:
+                        yield block
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
         """Return later records that the index has under the id of one of the given records.

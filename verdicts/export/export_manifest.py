@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
 from rmqtx.readers.model.errors import BadRequest, SourceError, UnwritableFile
+from rmqtx.readers.model.findings import few
 from rmqtx.readers.storage.places import identity_of
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
@@ -33,8 +34,6 @@ from rmqtx.verdicts.export.partition_files import WrittenFile
 
 _MANIFESTS, _SETTINGS = "manifests", "export.json"
 _BEGIN_BYTES = 4096
-#: The maximum of names in a message.
-_NAMED_MAX = 5
 _RANGE = JsonForm(
     "manifest of an export",
     pa.struct(
@@ -198,15 +197,9 @@ def _other(name: str, before: Any, value: Any) -> str:
     if not isinstance(before, list) or not isinstance(value, list):
         return f"{name} {_word(before)}, not {_word(value)}"
     more, less = ([_word(one) for one in a if one not in b] for a, b in ((before, value), (value, before)))
-    parts = [f"also {_first(more)}"] if more else []
-    parts += [f"not {_first(less)}"] if less else []
+    parts = [f"also {few(more)}"] if more else []
+    parts += [f"not {few(less)}"] if less else []
     return f"other {name} ({'; '.join(parts) or 'in another order'})"
-
-
-def _first(words: list[str]) -> str:
-    """The first words of a list, and the number of the others."""
-    others = len(words) - _NAMED_MAX
-    return ", ".join(words[:_NAMED_MAX]) + (f" and {others} more" if others > 0 else "")
 
 
 def _word(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from rmqtx.readers.jobs.job_runner import SplitResult, Tally, shown_to
+from rmqtx.readers.jobs.job_runner import SplitResult, Tally, of_store, shown_to
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
 from rmqtx.readers.model.reading import Reading
@@ -115,14 +115,10 @@ def _collect(
         elif tally.add(split, result):
             batches.extend(result.rows)
     tasks = [(store, tally.carried[store.root]) for store in plan.stores]
-    for result in results(functools.partial(_of_store, job), tasks, 0):
+    for result in results(functools.partial(of_store, job), tasks, 0):
         reading.findings.extend(result.findings)
         batches.extend(result.rows)
     reading.batches = batches
-
-
-def _of_store(job: Verify, task: tuple[Store, list[VerifiedSplit]]) -> SplitResult:
-    return job.of_store(*task)
 
 
 def unread_split(split: Split) -> VerifiedSplit:
