@@ -158,7 +158,7 @@ def change_set(store: Store, wanted: list[Move]) -> ChangeSet:
 
 def _with_cursor(text: str, file: str, move: Move) -> str:
     """Return the text with one cursor changed; the result is parsed as a broker does, and compared."""
-    begin, end = _object_of(text, 0, _TABLE, file)
+    begin, end = _table_in(text, file)
     key = f"{move.topic}@{CHECK_GROUP}"
     entry = re.compile(r'"' + re.escape(key) + r'"\s*:\s*\{[^{}]*\}').search(text, begin, end)
     if entry is None:
@@ -176,9 +176,9 @@ def _with_cursor(text: str, file: str, move: Move) -> str:
     return changed
 
 
-def _object_of(text: str, position: int, key: str, file: str) -> tuple[int, int]:
-    """Positions of the braces of the object with a key, at the top level of the text."""
-    depth = 0
+def _table_in(text: str, file: str) -> tuple[int, int]:
+    """Positions of the braces of the table of cursors, at the top level of the text."""
+    position = depth = 0
     while position < len(text):
         if text[position] == '"':
             found = _STRING.match(text, position)
@@ -186,13 +186,13 @@ def _object_of(text: str, position: int, key: str, file: str) -> tuple[int, int]
                 break
             position = found.end()
             after = re.compile(r"\s*:\s*\{").match(text, position)
-            if depth == 1 and found[0] == f'"{key}"' and after is not None:
+            if depth == 1 and found[0] == f'"{_TABLE}"' and after is not None:
                 return after.end() - 1, _closing(text, after.end() - 1, file)
             continue
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         position += 1
     raise UnsafeStore(
-        f"{file} has no {key} where brokers write it", file=file, advice="to see its content: rmqtx decode cursors"
+        f"{file} has no {_TABLE} where brokers write it", file=file, advice="to see its content: rmqtx decode cursors"
     )
 
 

@@ -18,6 +18,7 @@ from rmqtx.readers.log.record_layout import (
     MAGIC_START,
     MAGIC_V1,
     MAGIC_V2,
+    PREPARED,
     PROPERTIES_BYTES_MAX,
     RECORD,
     RECORD_BYTES_MIN,
@@ -237,13 +238,13 @@ def with_topic(block: Block, topic: str) -> Block | None:
     )
 
 
-def with_kind(block: Block, kind: int) -> Block | None:
-    """Return a sound record with another transaction type in its flag, for a block of one; None for more."""
+def as_prepared(block: Block) -> Block | None:
+    """Return a sound record with PREPARED in its flag, for a block of one; None for more."""
     if len(block) != 1:
         return None
     begin, length = int(block.starts[0]), int(block.lengths[0])
     record = bytearray(block.data[begin : begin + length].tobytes())
-    flag = (int(block.sys_flag[0]) & ~TRANSACTION_MASK & 0xFFFFFFFF) | kind
+    flag = (int(block.sys_flag[0]) & ~TRANSACTION_MASK & 0xFFFFFFFF) | PREPARED
     record[span_of("sys_flag")] = flag.to_bytes(4, "big")
     place = block.position_bytes + begin
     return Block(

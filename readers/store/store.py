@@ -379,7 +379,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     directories = directories or log_directories(files, place, names)
     if not directories and not is_root_without_log(files, place, names):
         raise not_a_store(files, place)
-    require_access(place, directories, CHECK_TOPICS)
+    require_access(place, directories)
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
     for directory in directories:
         if not is_dledger(directory) and (commit_log_directories or not is_uri(directory)):
@@ -454,7 +454,7 @@ def lock_holder(lock: str) -> int | None:
 # directories are tested when they are listed, and the files when they are read.
 
 
-def require_access(root: str, log_directories: Iterable[str], check_topics: Iterable[str]) -> None:
+def require_access(root: str, log_directories: Iterable[str]) -> None:
     """Require that this user may read what verdicts depend on; nothing is tested in a remote store.
 
     Raises: UnreadableFile, which names the first file or directory that the operating system refuses.
@@ -472,7 +472,7 @@ def require_access(root: str, log_directories: Iterable[str], check_topics: Iter
         require_readable(place)
         if Path(place, "CURRENT").exists():  # a database
             require_readable(place, 1)
-        for topic in check_topics:
+        for topic in CHECK_TOPICS:
             require_readable(joined(place, topic), 2)
 
 

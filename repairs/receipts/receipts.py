@@ -293,29 +293,32 @@ class Receipt:
     def has_ended(self) -> bool:
         """Whether its outcome was recorded."""
         return self.ended_time_ms is not None
+
+
+#: What errors name in place of a file.
+_A_LINE = "a line"
 #: Rechecks have lines of their own.
 _OF_A_LINE = [one for one in fields(Receipt) if one.name != "rechecks"]
 
 
-def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
+def receipt_of(values: Mapping[str, Any]) -> Receipt:
     """Make a receipt from the values of a line of the journal; unknown fields are ignored.
 
-    `file`: the name for errors.
     Raises: BadText for values that are not a receipt.
     """
-    _FORM.check(values, file)
+    _FORM.check(values, _A_LINE)
     known = {one.name: values[one.name] for one in _OF_A_LINE if values.get(one.name) is not None}
     if known["action"] in WITHOUT_TRANSACTION:
         known["transaction_id"] = None
     elif "transaction_id" not in known:
-        raise _FORM.bad(file, "transaction_id", "a text", "nothing")
+        raise _FORM.bad(_A_LINE, "transaction_id", "a text", "nothing")
     if not is_receipt_id(known["receipt_id"]):
-        raise _FORM.bad(file, "receipt_id", "the id of a receipt", shown(known["receipt_id"]))
+        raise _FORM.bad(_A_LINE, "receipt_id", "the id of a receipt", shown(known["receipt_id"]))
     if (outcome := known.get("outcome", ActOutcome.UNKNOWN)) not in OUTCOMES:
-        raise _FORM.bad(file, "outcome", f"one of {', '.join(OUTCOMES)}", shown(outcome))
+        raise _FORM.bad(_A_LINE, "outcome", f"one of {', '.join(OUTCOMES)}", shown(outcome))
     known["outcome"] = ActOutcome(outcome)
     if known["action"] not in tuple(ActKind):
-        raise _FORM.bad(file, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
+        raise _FORM.bad(_A_LINE, "action", f"one of {', '.join(ActKind)}", shown(known["action"]))
     known["action"] = ActKind(known["action"])
     for name in ("witnesses_before", "witnesses_after"):
         known[name] = [StepWitness.of(one) for one in known.get(name, ()) if one is not None]

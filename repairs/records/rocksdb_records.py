@@ -63,7 +63,7 @@ def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None)
     draft = final_of(half, rules)
     if checks_count is None:
         return draft
-    return replace(draft, properties=_in_hash_order(draft.properties, CHECK_TIMES, str(checks_count)))
+    return replace(draft, properties=_with_checks(draft.properties, checks_count))
 
 
 def rocksdb_half_of(record: bytes) -> RecordDraft:
@@ -71,21 +71,20 @@ def rocksdb_half_of(record: bytes) -> RecordDraft:
 
     Raises: FormatError if its body is damaged.
     """
-    area = _in_hash_order(draft_of(record).properties, CHECK_TIMES, "0")
+    area = _with_checks(draft_of(record).properties, 0)
     return replace(half_copy_of(record), topic=ROCKSDB_HALF_TOPIC, properties=area)
 
 
-def _in_hash_order(area: bytes, name: str, value: str) -> bytes:
-    """An area of properties with one of them set, at its place in the order of the broker's hash table.
+def _with_checks(area: bytes, checks_count: int) -> bytes:
+    """An area of properties with a count of checks, at its place in the order of the broker's hash table.
 
     Source: common/message/MessageDecoder.java string2messageProperties (a HashMap of 128 places).
     """
-    end, mark = bytes([VALUE_END]), bytes([NAME_END])
-    new = name.encode() + mark + value.encode()
-    pieces = [piece for piece in area.split(end) if piece and not piece.startswith(name.encode() + mark)]
+    end, mark, name = bytes([VALUE_END]), bytes([NAME_END]), CHECK_TIMES.encode()
+    pieces = [piece for piece in area.split(end) if piece and not piece.startswith(name + mark)]
     places = [_place(piece.partition(mark)[0]) for piece in pieces]
-    before = next((row for row, place in enumerate(places) if place > _place(name.encode())), len(pieces))
-    return end.join([*pieces[:before], new, *pieces[before:]]) + end
+    before = next((row for row, place in enumerate(places) if place > _place(name)), len(pieces))
+    return end.join([*pieces[:before], name + mark + b"%d" % checks_count, *pieces[before:]]) + end
 
 
 def _place(name: bytes) -> int:

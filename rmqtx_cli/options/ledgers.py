@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 _HELP = 'write: keys = order_id, or keys ~ "^order-([0-9]+)$" = order_id; several joined by and'
 
 
-def parse_match(text: str, transactions: pa.Schema, ledger: pa.Schema) -> Match:
+def parse_match(text: str, ledger: pa.Schema) -> Match:
     """Return the comparisons of `--match`.
 
     Raises: BadRequest for text that is not a comparison, or for an unknown column.
     """
     return Match(tuple(
         Term(
-            _column(term.column, _comparable(transactions), "transactions have no column"),
+            _column(term.column, _comparable(TRANSACTIONS), "transactions have no column"),
             _column(term.ledger_column, ledger.names, "the ledger has no column"),
             term.pattern,
         )
@@ -148,7 +148,7 @@ class LedgerQuery:
 
         Raises: BadRequest for an unknown column, or a value that the column cannot have.
         """
-        match = parse_match(self.match, TRANSACTIONS, ledger)
+        match = parse_match(self.match, ledger)
         done = parse_filter(self.done, ledger, "--done")
         not_done = parse_filter(self.not_done, ledger, "--not-done")
         wanted = {*match.ledger_columns, *done.columns, *not_done.columns}

@@ -163,15 +163,15 @@ def ages_drawing(groups: Mapping[str, GroupAges]) -> Drawing | None:
     )  # fmt: skip
 
 
-def latency_scale(rows: Sequence[Mapping[str, Any]], name: str) -> LogScale:
-    """Return the scale for a duration of several rows of SUMMARY; `name`: like half_to_decision."""
-    longest = max((row[f"{name}_worst_ms"] or 0 for row in rows), default=0)
+def latency_scale(rows: Sequence[Mapping[str, Any]]) -> LogScale:
+    """Return the scale for the times from half message to decision in several rows of SUMMARY."""
+    longest = max((row["half_to_decision_worst_ms"] or 0 for row in rows), default=0)
     return LogScale(_LATENCY_LOW_MS, max(longest, 10))
 
 
-def latency_lane(row: Mapping[str, Any], name: str, scale: LogScale) -> Lane | str:
-    """Return median, 95th and worst of a duration as marks; empty text if unknown."""
-    median, most, worst = (row[f"{name}_{part}_ms"] for part in ("median", "95th", "worst"))
+def latency_lane(row: Mapping[str, Any], scale: LogScale) -> Lane | str:
+    """Return median, 95th and worst of the time from half message to decision as marks; empty text if unknown."""
+    median, most, worst = (row[f"half_to_decision_{part}_ms"] for part in ("median", "95th", "worst"))
     if median is None:
         return ""
     begin = scale.at(median)

@@ -149,9 +149,9 @@ def latency_section(found: Gathered) -> Section:
     known = [row for row in rows if row["half_to_decision_median_ms"] is not None]
     if not known:
         return Section("Latency of decisions", "latency", [Paragraph("No decision with a known duration.")])
-    scale = latency_scale(known, "half_to_decision")
+    scale = latency_scale(known)
     cells: list[list[Cell]] = [
-        [_group(row), stored(row["topic"]), latency_lane(row, "half_to_decision", scale),
+        [_group(row), stored(row["topic"]), latency_lane(row, scale),
          *(_three(row, name) for name in _DURATIONS), _share(row["checked_commits_share"])]
         for row in known
     ]  # fmt: skip

@@ -109,7 +109,7 @@ def _audit(
             frame = task.judged(HandedOver(way), HANDED_COLUMNS, columns)
             if task.is_whole:
                 show_phase(task.progress, "writing", 0, 1)
-                yield from _with_habits(reading, way.taken_at_once(frame, "audit: fetch the rows"))
+                yield from _with_habits(reading, way.taken_at_once(frame))
                 return
             judged = way.keeps(frame)
             try:

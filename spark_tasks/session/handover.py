@@ -86,13 +86,12 @@ class Handover:
         if group:
             yield from _fetched(frame, group)
 
-    def taken_at_once(self, frame: DataFrame, what: str) -> Iterator[pa.RecordBatch]:
+    def taken_at_once(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         """Compute a frame whose results are small, and yield them: one job, and nothing is kept.
 
-        `what`: a description of the computation.
         Order: of the numbers.
         """
-        with described(frame.sparkSession, what):
+        with described(frame.sparkSession, "audit: fetch the rows"):
             rows = frame.select("number", "file", "data").collect()
         yield from _results(rows)
 

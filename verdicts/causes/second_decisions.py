@@ -16,10 +16,9 @@ from rmqtx.readers.model.releases import (
     RESUME_REQUEST,
     Change,
 )
-from rmqtx.readers.traces.trace_lines import Decision
 from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, SLAVE_NOTE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
-from rmqtx.verdicts.causes.traces import DECIDED, decided_once_ms, said_any
+from rmqtx.verdicts.causes.traces import DECIDED, rolled_back_once_ms, said_any
 from rmqtx.verdicts.model.store_evidence import FILES, OP_WRITE_MS, TRACE
 
 _END = "broker/processor/EndTransactionProcessor.java"
@@ -92,7 +91,7 @@ def _late_marks(found: Evidence) -> _LateMarks:
     committed_ms = found.last_time_between(finals, owner, store, own, following)
     at_once = found.whether(lambda one: OP_LISTS.between(one.version_low, one.version_high) is False)
     has_none = (found.count_of(finals) == 0)[owner] & (found.count_of(marks) == 1)[owner]
-    earliest, latest = (times[owner] for times in decided_once_ms(found, Decision.ROLLBACK))
+    earliest, latest = (times[owner] for times in rolled_back_once_ms(found))
     hold_ms = found.numbers(lambda one: one.op_hold_ms, 0)[store]
     # an op message of another rollback than that of the trace would come at another time
     is_of_trace = has_none & (earliest <= marks.time_ms[rows]) & (latest >= marks.time_ms[rows] - hold_ms)

@@ -67,8 +67,8 @@ def answered_every_check(found: Evidence, one: Traced) -> Bools:
     return answered
 
 
-def decided_once_ms(found: Evidence, decision: Decision) -> tuple[Int64s, Int64s]:
-    """Return between which times, by the clock of its broker, each producer decided so, if it did once.
+def rolled_back_once_ms(found: Evidence) -> tuple[Int64s, Int64s]:
+    """Return between which times, by the clock of its broker, each producer rolled back, if it decided once.
 
     Shape: the lowest and the highest number where that is unknown, or where the producer decided several times.
     """
@@ -76,7 +76,7 @@ def decided_once_ms(found: Evidence, decision: Decision) -> tuple[Int64s, Int64s
     earliest, latest = np.full(found.count, np.iinfo(np.int64).min), np.full(found.count, np.iinfo(np.int64).max)
     rows = np.flatnonzero(said.decision != Decision.UNKNOWN)
     counts = np.bincount(said.owner[rows], minlength=found.count)
-    rows = rows[(counts[said.owner[rows]] == 1) & (said.decision[rows] == decision)]
+    rows = rows[(counts[said.owner[rows]] == 1) & (said.decision[rows] == Decision.ROLLBACK)]
     earliest[said.owner[rows]], latest[said.owner[rows]] = said.earliest_ms[rows], said.latest_ms[rows]
     return earliest, latest
 

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rmqtx.readers.log.corrected_records import with_kind
+from rmqtx.readers.log.corrected_records import as_prepared
 from rmqtx.readers.log.prepared_records import is_prepared
 from rmqtx.readers.log.record_at import block_at
-from rmqtx.readers.log.record_layout import PREPARED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, one_by_one
@@ -90,7 +89,7 @@ def evidence_of_entries(
                 (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
                 contradicted.append((slot, tag))
                 result.ranges.append(_doubt(store, slot, tag))
-                corrected = with_kind(block, PREPARED) if tag == PREPARED_TAGS else None
+                corrected = as_prepared(block) if tag == PREPARED_TAGS else None
                 if corrected is not None and is_prepared(corrected)[0]:
                     result.damaged_halves.append(corrected)
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import Queue, open_queue
-from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
+from rmqtx.readers.rocksdb.rocksdb_queues import half_end_in_rocksdb
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers
 
@@ -20,7 +20,7 @@ def half_queue_findings(
     `numbers`: the queue offsets of all half messages in the log, if they are known.
     """
     found: list[Finding] = []
-    end = end_in_rocksdb(store, HALF_TOPIC, 0)
+    end = half_end_in_rocksdb(store)
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists and (has_halves or store.has_rocksdb_queues):

@@ -32,9 +32,6 @@ from rmqtx.verdicts.startup.findings import by_some_versions
 from rmqtx.verdicts.startup.log_cut import scanned_cuts, scanned_damage
 from rmqtx.verdicts.startup.rules import possible_rules
 
-#: A longer log is not read for damage at which the next start would cut it off.
-_SCANNED_BYTES_MAX = 256 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedConfiguration:
@@ -94,7 +91,7 @@ class _LogCuts:
             return self._known[key]
         others = [rules for rules in possible_rules(configuration.settings, conf) if rules.version != version]
         versions = [version, *(rules.version for rules in others)]
-        cut, *cuts = scanned_cuts(self.store, versions, conf, _SCANNED_BYTES_MAX)
+        cut, *cuts = scanned_cuts(self.store, versions, conf)
         self._known[key] = cut
         if cut is not None:
             self._report(cut, "the start", [])
@@ -147,7 +144,7 @@ def _half_topic_checks(
         notes += [] if why is None else [f"{store.root}: {why}"]
         cut = cuts.of(configuration, version)
         if cut is None and store.has_rocksdb_queues:
-            cut = scanned_damage(store, _SCANNED_BYTES_MAX)
+            cut = scanned_damage(store)
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))

@@ -21,6 +21,8 @@ from rmqtx.verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
 from rmqtx.verdicts.startup.rules import RecoveryRules, not_predictable, rules_of
 from rmqtx.verdicts.startup.started_queues import queue_reach
 
+#: A longer log is not read for damage at which the next start would cut it off.
+_SCANNED_BYTES_MAX = 256 << 20
 _NO_ROWS = np.empty((0, 2), np.int64)
 
 
@@ -79,13 +81,10 @@ def damage_read(
     return min(places, default=None)
 
 
-def scanned_damage(store: Store, bytes_max: int) -> int | None:
-    """Return the same by a scan; None too if that would read more than `bytes_max` bytes.
-
-    Raises: UnreadableFile, FileChanged.
-    """
+def scanned_damage(store: Store) -> int | None:
+    """Return the same by a scan; None too if that would read too much. Raises: UnreadableFile, FileChanged."""
     begin = earliest_read(store)
-    if begin is None or written_end(store).offset - begin > bytes_max:
+    if begin is None or written_end(store).offset - begin > _SCANNED_BYTES_MAX:
         return None
     return damage_read(store, *_scanned(store, begin))
 
@@ -119,17 +118,14 @@ def entries_cut(store: Store, sound_end: int) -> int | None:
     return walk.end_offset
 
 
-def scanned_cuts(
-    store: Store, versions: Sequence[Version], conf: Mapping[str, str], bytes_max: int
-) -> list[int | None]:
-    """Return the same for each of these versions by a scan of what their starts read.
+def scanned_cuts(store: Store, versions: Sequence[Version], conf: Mapping[str, str]) -> list[int | None]:
+    """Return the same for each of these versions by a scan of what their starts read; None too where that is too much.
 
-    None too where a start reads more than `bytes_max` bytes.
     Raises: UnreadableFile, FileChanged.
     """
     end = written_end(store).offset
     begins = [read_from(store, version, conf) for version in versions]
-    near = [begin for begin in begins if begin is not None and end - begin <= bytes_max]
+    near = [begin for begin in begins if begin is not None and end - begin <= _SCANNED_BYTES_MAX]
     spans_of, bodies_of = _scanned(store, min(near)) if near else ({}, {})
     return [
         log_cut(store, version, conf, spans_of, bodies_of) if begin in near else None
