@@ -57,12 +57,7 @@ def latest_offsets(
 
 
 def splits_between(
-    stores: list[Store],
-    start: Mapping[str, int],
-    end: Mapping[str, int],
-    split_bytes: int,
-    *,
-    skips_lost: bool = False,
+    stores: list[Store], start: Mapping[str, int], end: Mapping[str, int], split_bytes: int, *, skips_lost: bool = False
 ) -> list[Split]:
     """Return the splits of a batch, numbered; their records begin in [start, end), and repeated calls return the same.
 

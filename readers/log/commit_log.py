@@ -101,13 +101,8 @@ _COLUMNS: dict[str, _Column] = {
 
 
 def scan_segments(
-    store: Store,
-    findings: list[Finding],
-    coverage: list[Coverage],
-    *,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    with_fillers: bool = False,
+    store: Store, findings: list[Finding], coverage: list[Coverage], *, from_offset: int | None = None,
+    to_offset: int | None = None, with_fillers: bool = False,
 ) -> Iterator[Block]:
     """Yield every block of the commit log, or of a range of it; findings and coverage are complete at the end.
 
@@ -251,14 +246,8 @@ def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Fin
 
 
 def scan_records(
-    store: Store,
-    bounds: Bounds = WHOLE,
-    *,
-    columns: list[str] | None = None,
-    topic: str | None = None,
-    with_body: bool = False,
-    decompress: bool = False,
-    check_crc: bool = False,
+    store: Store, bounds: Bounds = WHOLE, *, columns: list[str] | None = None, topic: str | None = None,
+    with_body: bool = False, decompress: bool = False, check_crc: bool = False,
 ) -> Reading:
     """Return the commit log's records as rows of RECORDS.
 

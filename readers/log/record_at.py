@@ -86,10 +86,7 @@ def is_misplaced_at(log: SegmentedLog, offset: int) -> bool:
 
 
 def blocks_at(
-    log: SegmentedLog,
-    offsets: Int64s | Sequence[int],
-    lengths: Int64s | Int32s | None = None,
-    *,
+    log: SegmentedLog, offsets: Int64s | Sequence[int], lengths: Int64s | Int32s | None = None, *,
     with_fillers: bool = False,
 ) -> Iterator[Block]:
     """Yield the sound records at given commit-log offsets, collected into blocks.

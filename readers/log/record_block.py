@@ -25,14 +25,8 @@ class Block:
     """
 
     def __init__(
-        self,
-        data: bytes | bytearray,
-        base_offset: int,
-        position_bytes: int,
-        file: str,
-        starts: Int64s,
-        offsets: Int64s | None = None,
-        fields: Fields | None = None,
+        self, data: bytes | bytearray, base_offset: int, position_bytes: int, file: str, starts: Int64s,
+        offsets: Int64s | None = None, fields: Fields | None = None,
     ) -> None:
         """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`.
 

@@ -168,15 +168,8 @@ class SegmentScan:
     """
 
     def __init__(
-        self,
-        segment: Segment,
-        *,
-        from_position: int = 0,
-        to_position: int | None = None,
-        is_last: bool = True,
-        window_bytes: int = WINDOW_BYTES,
-        stops_at_break: bool = False,
-        with_fillers: bool = False,
+        self, segment: Segment, *, from_position: int = 0, to_position: int | None = None, is_last: bool = True,
+        window_bytes: int = WINDOW_BYTES, stops_at_break: bool = False, with_fillers: bool = False,
     ) -> None:
         """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
 

@@ -159,11 +159,7 @@ class SplitPlan:
 
 
 def plan_splits(
-    stores: list[Store],
-    *,
-    split_bytes: int = SPLIT_BYTES,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
+    stores: list[Store], *, split_bytes: int = SPLIT_BYTES, from_offset: int | None = None, to_offset: int | None = None
 ) -> SplitPlan:
     """Return the splits of some stores. Reads a few bytes of each log to find where its data ends. Units: bytes."""
     return SplitPlan(tuple(stores), tuple(map(written_end, stores)), split_bytes, from_offset, to_offset)

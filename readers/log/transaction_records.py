@@ -383,11 +383,8 @@ def scan_ops(store: Store, bounds: Bounds = WHOLE) -> Reading:
 
 
 def _scan(
-    store: Store,
-    are_chosen: Callable[[Block], Bools],
-    make: Callable[[Block, str], pa.RecordBatch],
-    schema: pa.Schema,
-    bounds: Bounds,
+    store: Store, are_chosen: Callable[[Block], Bools], make: Callable[[Block, str], pa.RecordBatch],
+    schema: pa.Schema, bounds: Bounds,
 ) -> Reading:
     findings: list[Finding] = list(store.findings)
     coverage: list[Coverage] = []

@@ -22,15 +22,8 @@ class RmqtxError(Exception):
     status: ClassVar[int] = 10
 
     def __init__(
-        self,
-        message: str,
-        *,
-        file: str | os.PathLike[str] | None = None,
-        position_bytes: int | None = None,
-        field: str | None = None,
-        expected: object = None,
-        actual: object = None,
-        advice: str | None = None,
+        self, message: str, *, file: str | os.PathLike[str] | None = None, position_bytes: int | None = None,
+        field: str | None = None, expected: object = None, actual: object = None, advice: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -32,11 +32,7 @@ from rmqtx.readers.store.store import Store
 
 
 def scan_slots(
-    store: Store,
-    *,
-    topic: str | None = None,
-    queue_id: int | None = None,
-    from_queue_offset: int | None = None,
+    store: Store, *, topic: str | None = None, queue_id: int | None = None, from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
     """Return every slot of the consume queues in files, or of one topic, one queue number, one range of queue offsets.

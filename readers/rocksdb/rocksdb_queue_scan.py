@@ -21,11 +21,7 @@ KIND = "rocksdb"
 
 
 def scan_all_slots(
-    store: Store,
-    *,
-    topic: str | None = None,
-    queue_id: int | None = None,
-    from_queue_offset: int | None = None,
+    store: Store, *, topic: str | None = None, queue_id: int | None = None, from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
     """Return every slot of the consume queues in files, then in RocksDB; bounds as in `scan_slots`.
@@ -48,11 +44,7 @@ def _one_after_the_other(*parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def scan_rocksdb_slots(
-    store: Store,
-    *,
-    topic: str | None = None,
-    queue_id: int | None = None,
-    from_queue_offset: int | None = None,
+    store: Store, *, topic: str | None = None, queue_id: int | None = None, from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
     """Return every slot of the consume queues in RocksDB, or of a topic, a queue number, a range of queue offsets.

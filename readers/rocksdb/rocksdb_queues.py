@@ -134,10 +134,7 @@ class QueueDatabase:
     findings: list[Finding] = field(default_factory=list)
 
     def slots(
-        self,
-        topic: str | None = None,
-        queue_id: int | None = None,
-        from_queue_offset: int = 0,
+        self, topic: str | None = None, queue_id: int | None = None, from_queue_offset: int = 0,
         to_queue_offset: int = 2**63 - 1,
     ) -> Iterator[RocksdbSlots]:
         """Yield the slots of all queues, or of a topic, a queue number, a range of queue offsets; 65,536 at most.

@@ -173,13 +173,8 @@ class BrokerSettings:
 
 
 def broker_settings(
-    store: Store,
-    *,
-    conf: Mapping[str, str] | None = None,
-    version: str | None = None,
-    has_op_lists: bool | None = None,
-    discard_topic_seen: bool | None = None,
-    is_next: bool = False,
+    store: Store, *, conf: Mapping[str, str] | None = None, version: str | None = None,
+    has_op_lists: bool | None = None, discard_topic_seen: bool | None = None, is_next: bool = False,
 ) -> BrokerSettings:
     """Return the settings of a store's broker. Reads small files of the store only, never its log.
 

@@ -145,11 +145,7 @@ class Client:
             return found
 
     def call(
-        self,
-        address: str,
-        request: Request,
-        *,
-        accepted: Container[int] = (ResponseCode.SUCCESS,),
+        self, address: str, request: Request, *, accepted: Container[int] = (ResponseCode.SUCCESS,),
         timeout_ms: int | None = None,
     ) -> Frame:
         """Send a request that reads, again over a new connection if the first one was lost before the timeout; return
@@ -181,11 +177,7 @@ class Client:
         return found is not None and found.is_closed
 
     def calls(
-        self,
-        address: str,
-        requests: Iterable[Request],
-        *,
-        accepted: Container[int] = (ResponseCode.SUCCESS,),
+        self, address: str, requests: Iterable[Request], *, accepted: Container[int] = (ResponseCode.SUCCESS,),
         window: int = WINDOW,
     ) -> Iterator[Frame]:
         """Yield the responses to many reads, with several requests under way.

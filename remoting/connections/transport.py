@@ -202,12 +202,8 @@ def _end(connection: socket.socket) -> None:
 
 
 def tls_context(
-    *,
-    ca: Path | None = None,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    key_password: str | None = None,
-    is_insecure: bool = False,
+    *, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None,
+    key_password: str | None = None, is_insecure: bool = False,
 ) -> ssl.SSLContext:
     """Return a context for connections to brokers.
 

@@ -51,12 +51,8 @@ from rmqtx.verdicts.transactions.measures import MEASURES
 
 
 def lookup(
-    brokers: Sequence[Broker],
-    transaction_ids: Sequence[str],
-    *,
-    members: Sequence[BrokerAddresses] = (),
-    pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None, with_check: bool = False,
+    brokers: Sequence[Broker], transaction_ids: Sequence[str], *, members: Sequence[BrokerAddresses] = (),
+    pace: Pace | None = None, facts: Sequence[LiveStore] | None = None, with_check: bool = False,
 ) -> VerdictReading:
     """Return exactly these transactions as they are on the brokers now; no row for an id that no broker has.
 
@@ -203,14 +199,9 @@ def _known(brokers: Sequence[Broker], facts: Sequence[LiveStore] | None) -> Sequ
 
 
 def _reading(
-    known: Sequence[LiveStore],
-    members: Sequence[BrokerAddresses],
-    pace: Pace | None,
-    name: Callable[[list[LiveWitnesses]], Named],
-    *,
-    choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-    with_check: bool = True,
-    columns: Collection[str] = LIVE_TRANSACTIONS.names,
+    known: Sequence[LiveStore], members: Sequence[BrokerAddresses], pace: Pace | None,
+    name: Callable[[list[LiveWitnesses]], Named], *, choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    with_check: bool = True, columns: Collection[str] = LIVE_TRANSACTIONS.names,
 ) -> VerdictReading:
     sources = [LiveWitnesses(fact, pace) for fact in known]
     named = name(sources)

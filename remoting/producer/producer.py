@@ -210,12 +210,8 @@ class Membership:
     """
 
     def __init__(
-        self,
-        settings: RemotingSettings,
-        addresses: Sequence[str],
-        groups: Sequence[str],
-        on_check: Callable[[Check], None],
-        on_change: Callable[[str, str | None], None] = lambda _address, _why: None,
+        self, settings: RemotingSettings, addresses: Sequence[str], groups: Sequence[str],
+        on_check: Callable[[Check], None], on_change: Callable[[str, str | None], None] = lambda _address, _why: None,
         heartbeat_ms: int = HEARTBEAT_MS,
     ) -> None:
         self.client_id = our_client_id()

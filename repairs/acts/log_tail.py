@@ -181,8 +181,7 @@ class LogTail:
     """
 
     def __init__(
-        self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes | None,
-        is_copied: bool,
+        self, store: Store, end: LogEnd, rules: WritingRules, *, now_ms: int, abort: bytes | None, is_copied: bool
     ) -> None:
         """`abort`: the content of that file; None where the broker must not find one.
 

@@ -57,14 +57,8 @@ def missing_stores(plan: Plan, roots: Iterable[str]) -> list[str]:
 
 
 def application(
-    plan: Plan,
-    known_as: Mapping[str, Any],
-    receipts: Sequence[Receipt],
-    medium: Medium,
-    conduct: Conduct,
-    *,
-    reason: str | None = None,
-    is_exact: bool = False,
+    plan: Plan, known_as: Mapping[str, Any], receipts: Sequence[Receipt], medium: Medium, conduct: Conduct, *,
+    reason: str | None = None, is_exact: bool = False,
 ) -> Application:
     """Return what must be done for a plan now.
 

@@ -80,11 +80,7 @@ def is_live_store(store: Mapping[str, Any]) -> bool:
 
 
 def staleness(
-    step: Step,
-    row: Transaction | None,
-    read: Callable[[RecordPlace], NamedRecord | None],
-    *,
-    is_exact: bool = False,
+    step: Step, row: Transaction | None, read: Callable[[RecordPlace], NamedRecord | None], *, is_exact: bool = False,
     is_same_store: bool = True,
 ) -> str | None:
     """Return how a transaction differs from what a step of a plan relied on; None where it does not.
@@ -111,11 +107,7 @@ def staleness(
 
 
 def _record_differs(
-    step: Step,
-    row: Transaction,
-    read: Callable[[RecordPlace], NamedRecord | None],
-    *,
-    is_same_store: bool,
+    step: Step, row: Transaction, read: Callable[[RecordPlace], NamedRecord | None], *, is_same_store: bool
 ) -> str | None:
     """How the record that the step names differs from the plan; None where it does not."""
     is_resume, planned = step.action == ActKind.RESUME, step.named

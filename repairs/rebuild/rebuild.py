@@ -164,14 +164,8 @@ def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
 
 
 def rebuild(
-    parts: Iterable[str],
-    store: Store,
-    target: Path,
-    sizes: StoreSizes,
-    *,
-    with_tags: bool = False,
-    conf: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    parts: Iterable[str], store: Store, target: Path, sizes: StoreSizes, *, with_tags: bool = False,
+    conf: Mapping[str, str] | None = None, progress: Progress | None = None,
 ) -> Rebuilt:
     """Make a copy of a store at `target`, with some of PARTS and OLD_PARTS rebuilt from its log.
 
@@ -287,12 +281,7 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
 
 
 def write_checkpoint(
-    root: Path,
-    store: Store | None,
-    made_from: Store | None,
-    *,
-    log_time_ms: int,
-    queues_time_ms: int,
+    root: Path, store: Store | None, made_from: Store | None, *, log_time_ms: int, queues_time_ms: int,
     index_time_ms: int,
 ) -> dict[str, int]:
     """Write the checkpoint of a store below `root`, and return its values.

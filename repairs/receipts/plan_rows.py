@@ -15,12 +15,7 @@ PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 
 
 def step_of(
-    transaction: Transaction,
-    action: ActKind,
-    reason: str,
-    reason_from: str,
-    *,
-    half_copy: RecordPlace | None,
+    transaction: Transaction, action: ActKind, reason: str, reason_from: str, *, half_copy: RecordPlace | None,
     discard_copy: RecordPlace | None,
 ) -> Step:
     """Return the plan step of one transaction; `half_copy` and `discard_copy`: the newest copies."""

@@ -107,14 +107,8 @@ class _LogHole:
 
 
 def salvage(
-    paths: list[Path],
-    target: Path,
-    sizes: StoreSizes,
-    *,
-    config: Path | None = None,
-    with_tags: bool = False,
-    old_store: Store | None = None,
-    progress: Progress | None = None,
+    paths: list[Path], target: Path, sizes: StoreSizes, *, config: Path | None = None, with_tags: bool = False,
+    old_store: Store | None = None, progress: Progress | None = None,
 ) -> Salvaged:
     """Make a store at `target` with all records that are found in files, devices and directories, and verify it.
 

@@ -65,12 +65,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
 
 
 def within_budget(
-    job: Verify,
-    stores: list[Store],
-    engine: StoreEngine,
-    text: str,
-    file: Path,
-    voice: Voice,
+    job: Verify, stores: list[Store], engine: StoreEngine, text: str, file: Path, voice: Voice,
     progress: Progress | None,
 ) -> Reading:
     """The findings of as many log files as fit into a duration; stores their times and prints the progress.

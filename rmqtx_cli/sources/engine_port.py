@@ -48,13 +48,8 @@ class StoreEngine(Protocol):
         """Bytes that one task reads: the option, else a value that depends on the size of the stores."""
 
     def audit(
-        self,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-        columns: Collection[str] | None = None,
+        self, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
+        progress: Progress | None = None, columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """The verdict on every transaction of the stores; see `rmqtx.verdicts.audit.local_audit.audit`.
 
@@ -62,23 +57,13 @@ class StoreEngine(Protocol):
         """
 
     def audit_into(
-        self,
-        folder: VerdictFolder,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
+        self, folder: VerdictFolder, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> tuple[VerdictReading, list[Written]]:
         """Write the verdicts on every transaction into a folder; the reading has no rows."""
 
     def run_job(
-        self,
-        job: ScanJob,
-        stores: list[Store],
-        *,
-        from_offset: int | None = None,
-        to_offset: int | None = None,
+        self, job: ScanJob, stores: list[Store], *, from_offset: int | None = None, to_offset: int | None = None,
         progress: Progress | None = None,
     ) -> Reading:
         """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""

@@ -60,13 +60,8 @@ class LocalEngine:
         return self.options.split_bytes or SPLIT_BYTES
 
     def audit(
-        self,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-        columns: Collection[str] | None = None,
+        self, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
+        progress: Progress | None = None, columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`."""
         return audit(
@@ -76,12 +71,7 @@ class LocalEngine:
         )
 
     def audit_into(
-        self,
-        folder: VerdictFolder,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
+        self, folder: VerdictFolder, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> tuple[VerdictReading, list[Written]]:
         """See `StoreEngine`."""
@@ -89,12 +79,7 @@ class LocalEngine:
         return reading, folder.write_all(reading)
 
     def run_job(
-        self,
-        job: ScanJob,
-        stores: list[Store],
-        *,
-        from_offset: int | None = None,
-        to_offset: int | None = None,
+        self, job: ScanJob, stores: list[Store], *, from_offset: int | None = None, to_offset: int | None = None,
         progress: Progress | None = None,
     ) -> Reading:
         """See `StoreEngine`."""

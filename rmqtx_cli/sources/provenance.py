@@ -77,12 +77,7 @@ def without_secrets(text: str) -> str:
 
 
 def take_provenance(
-    context: typer.Context,
-    listing: MetaCarrier,
-    engine: StoreEngine,
-    stores: list[Store],
-    *,
-    hash_all: bool,
+    context: typer.Context, listing: MetaCarrier, engine: StoreEngine, stores: list[Store], *, hash_all: bool,
     inputs: Sequence[Path] = (),
 ) -> Provenance | None:
     """The provenance of the rows that follow: passed to the listing, and printed with --verbose or --hash.

@@ -61,13 +61,8 @@ class SparkEngine:
         return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
 
     def audit(
-        self,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
-        progress: Progress | None = None,
-        columns: Collection[str] | None = None,
+        self, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
+        progress: Progress | None = None, columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`. The rows have all columns of TRANSACTIONS."""
         with translated():
@@ -80,12 +75,7 @@ class SparkEngine:
         return reading
 
     def audit_into(
-        self,
-        folder: VerdictFolder,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        *,
-        at_ms: int | None = None,
+        self, folder: VerdictFolder, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> tuple[VerdictReading, list[Written]]:
         """See `StoreEngine`. The tasks write."""
@@ -96,12 +86,7 @@ class SparkEngine:
             )
 
     def run_job(
-        self,
-        job: ScanJob,
-        stores: list[Store],
-        *,
-        from_offset: int | None = None,
-        to_offset: int | None = None,
+        self, job: ScanJob, stores: list[Store], *, from_offset: int | None = None, to_offset: int | None = None,
         progress: Progress | None = None,
     ) -> Reading:
         """See `StoreEngine`."""

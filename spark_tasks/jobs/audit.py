@@ -78,14 +78,8 @@ PARTITIONS_MIN = 2
 
 
 def audit(
-    spark: SparkSession,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    at_ms: int | None = None,
-    work: WorkDivision = BY_ENGINE,
-    progress: Progress | None = None,
-    measures: Collection[str] = (),
+    spark: SparkSession, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
+    work: WorkDivision = BY_ENGINE, progress: Progress | None = None, measures: Collection[str] = (),
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores, which are one audit.
 
@@ -152,13 +146,8 @@ def unread_in(frame: DataFrame) -> list[Finding]:
 
 
 def transactions(
-    spark: SparkSession,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    at_ms: int | None = None,
-    split_bytes: int | None = None,
-    reading: VerdictReading | None = None,
+    spark: SparkSession, stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None,
+    split_bytes: int | None = None, reading: VerdictReading | None = None,
 ) -> Judged:
     """Return the verdicts on the transactions of some stores; call `release` when they have been read.
 
@@ -182,14 +171,8 @@ class SparkAudit:
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        stores: list[Store],
-        settings_of: SettingsOf,
-        reading: VerdictReading,
-        at_ms: int | None,
-        split_bytes: int | None,
-        progress: Progress | None,
+        self, spark: SparkSession, stores: list[Store], settings_of: SettingsOf, reading: VerdictReading,
+        at_ms: int | None, split_bytes: int | None, progress: Progress | None,
     ) -> None:
         self.spark = spark
         self._reading = reading

@@ -31,13 +31,8 @@ _BUCKET = "bucket"
 
 
 def differences(
-    spark: SparkSession,
-    before: tuple[list[Store], int | None],
-    after: tuple[list[Store], int | None],
-    settings_of: SettingsOf,
-    *,
-    split_bytes: int | None = None,
-    sizes: list[int] | None = None,
+    spark: SparkSession, before: tuple[list[Store], int | None], after: tuple[list[Store], int | None],
+    settings_of: SettingsOf, *, split_bytes: int | None = None, sizes: list[int] | None = None,
 ) -> Reading:
     """Return the rows of `rmqtx.verdicts.transactions.diff.differences` for two audits, each of stores at some time.
 

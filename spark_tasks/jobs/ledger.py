@@ -39,11 +39,7 @@ _DRIVER_OPTION = "--conf spark.jars=FILE (for MySQL: Connector/J 8 or later)"
 
 
 def read_ledger(
-    spark: SparkSession,
-    location: str,
-    table: str | None,
-    text_columns: tuple[str, ...],
-    *,
+    spark: SparkSession, location: str, table: str | None, text_columns: tuple[str, ...], *,
     login: tuple[str | None, str | None] = (None, None),
 ) -> DataFrame:
     """Return the ledger at an address. `text_columns` stay text in CSV; `login` is user and password of a database.

@@ -45,14 +45,8 @@ class FrameLedger:
 
 
 def reconcile(
-    spark: SparkSession,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    ledger: FrameLedger,
-    *,
-    at_ms: int | None = None,
-    split_bytes: int | None = None,
-    fit: LedgerFit | None = None,
+    spark: SparkSession, stores: list[Store], settings_of: SettingsOf, ledger: FrameLedger, *,
+    at_ms: int | None = None, split_bytes: int | None = None, fit: LedgerFit | None = None,
 ) -> Reading:
     """Return the rows of `rmqtx.verdicts.ledger.join.reconcile` for the audit of some stores.
 

@@ -32,14 +32,8 @@ _Result = TypeVar("_Result")
 
 
 def run_job(
-    spark: SparkSession,
-    job: ScanJob,
-    stores: list[Store],
-    *,
-    split_bytes: int = SPLIT_BYTES,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    progress: Progress | None = None,
+    spark: SparkSession, job: ScanJob, stores: list[Store], *, split_bytes: int = SPLIT_BYTES,
+    from_offset: int | None = None, to_offset: int | None = None, progress: Progress | None = None,
 ) -> Reading:
     """Return the rows of a job over every split of some stores, then over every store.
 
@@ -60,12 +54,8 @@ def plan_in_tasks(
 
 
 def _run(
-    spark: SparkSession,
-    job: ScanJob,
-    stores: list[Store],
-    reading: Reading,
-    bounds: tuple[int, int | None, int | None],
-    progress: Progress | None,
+    spark: SparkSession, job: ScanJob, stores: list[Store], reading: Reading,
+    bounds: tuple[int, int | None, int | None], progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     plan = plan_in_tasks(spark, stores, *bounds)
     tally = Tally(plan, reading)

@@ -41,14 +41,8 @@ class IntoFolder:
 
 
 def audit_into(
-    spark: SparkSession,
-    folder: VerdictFolder,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    at_ms: int | None = None,
-    split_bytes: int | None = None,
-    progress: Progress | None = None,
+    spark: SparkSession, folder: VerdictFolder, stores: list[Store], settings_of: SettingsOf, *,
+    at_ms: int | None = None, split_bytes: int | None = None, progress: Progress | None = None,
 ) -> tuple[VerdictReading, list[Written]]:
     """Write the verdicts of an audit into a folder that has begun; return the reading, without rows, and the files.
 

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session(
-    master: str | None = None,
-    remote: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    *,
-    temporary_directory: str | None = None,
-    is_checked: bool = True,
+    master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None, *,
+    temporary_directory: str | None = None, is_checked: bool = True,
 ) -> Iterator[SparkSession]:
     """Open a session for the block. `is_checked`: test first that its workers can run tasks.
 

@@ -126,14 +126,8 @@ def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habit
 
 
 def audit(
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    at_ms: int | None = None,
-    processes: int | None = None,
-    work: WorkDivision = BY_ENGINE,
-    progress: Progress | None = None,
-    columns: Collection[str] = TRANSACTIONS.names,
+    stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None, processes: int | None = None,
+    work: WorkDivision = BY_ENGINE, progress: Progress | None = None, columns: Collection[str] = TRANSACTIONS.names,
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores as one audit: copies and decisions join across stores.
 
@@ -154,12 +148,8 @@ def audit(
 
 
 def audit_of(
-    facts: dict[str, StoreFacts],
-    columns: Collection[str],
-    progress: Progress | None = None,
-    *,
-    processes: int | None = None,
-    with_copies: bool = True,
+    facts: dict[str, StoreFacts], columns: Collection[str], progress: Progress | None = None, *,
+    processes: int | None = None, with_copies: bool = True,
 ) -> VerdictReading:
     """Return what `audit` returns, by facts that were read already (`facts_of`).
 

@@ -69,13 +69,8 @@ _COMPARED_BYTES = 64 << 20
 
 
 def pending(
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    at_ms: int | None = None,
-    scan: bool = False,
-    progress: Progress | None = None,
-    with_causes: bool = True,
+    stores: list[Store], settings_of: SettingsOf, *, at_ms: int | None = None, scan: bool = False,
+    progress: Progress | None = None, with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions that the check will still reach: PENDING, and decided or discarded ones.
 
@@ -152,14 +147,8 @@ class Scan:
 
 
 def show(
-    stores: list[Store],
-    settings_of: SettingsOf,
-    identity: str,
-    *,
-    scan: Scan | None = None,
-    forms: NameForms = NameForms.EXACT,
-    progress: Progress | None = None,
-    with_causes: bool = True,
+    stores: list[Store], settings_of: SettingsOf, identity: str, *, scan: Scan | None = None,
+    forms: NameForms = NameForms.EXACT, progress: Progress | None = None, with_causes: bool = True,
 ) -> VerdictReading:
     """Return the transactions for an id, the message id of any of their records, or a business key.
 
@@ -457,13 +446,8 @@ def _unread(facts: dict[str, StoreFacts]) -> dict[str, StoreFacts]:
 
 
 def _scanned(
-    reading: VerdictReading,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    choose: Callable[[pa.Table], pa.Table],
-    unread: dict[str, StoreFacts],
-    at_ms: int | None = None,
-    progress: Progress | None = None,
+    reading: VerdictReading, stores: list[Store], settings_of: SettingsOf, choose: Callable[[pa.Table], pa.Table],
+    unread: dict[str, StoreFacts], at_ms: int | None = None, progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the chosen rows of an audit; its findings and coverage are added to the reading.
 

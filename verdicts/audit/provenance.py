@@ -127,13 +127,8 @@ def tool() -> str:
 
 
 def provenance(
-    stores: Sequence[StoreTaken],
-    *,
-    command: str,
-    options: Mapping[str, object],
-    engine: EngineFacts,
-    made_time_ms: int,
-    inputs: Sequence[FileProvenance] = (),
+    stores: Sequence[StoreTaken], *, command: str, options: Mapping[str, object], engine: EngineFacts,
+    made_time_ms: int, inputs: Sequence[FileProvenance] = (),
 ) -> Provenance:
     """Return what a result is made from and how, as the values of a JSON object.
 

@@ -79,12 +79,8 @@ class _Wrong:
 
 
 def examined_ends(
-    store: Store,
-    offsets: Int64s,
-    named_offsets: Int64s,
-    unreadable_files: frozenset[str] = frozenset(),
-    missing: Sequence[MissingRange] = (),
-    damaged_halves: Iterable[Block] = (),
+    store: Store, offsets: Int64s, named_offsets: Int64s, unreadable_files: frozenset[str] = frozenset(),
+    missing: Sequence[MissingRange] = (), damaged_halves: Iterable[Block] = (),
 ) -> ExaminedEnds:
     """Examine the records that some ends, and commits of diverted half messages, name.
 

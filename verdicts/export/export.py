@@ -269,11 +269,7 @@ _MAKERS: dict[str, _Maker] = {
 
 
 def export_snapshot(
-    batches: Iterable[pa.RecordBatch],
-    table: str,
-    columns: tuple[str, ...],
-    directory: Path,
-    form: FileForm,
+    batches: Iterable[pa.RecordBatch], table: str, columns: tuple[str, ...], directory: Path, form: FileForm,
     made_from: Provenance,
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of a table, then replace the content of the directory; return rows of EXPORTED.

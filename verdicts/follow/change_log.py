@@ -54,10 +54,7 @@ def visible(row: Verdict) -> Verdict:
 
 
 def changed_rows(
-    database: FollowDatabase,
-    verdicts: pa.Table | None,
-    now: Sequence[Verdict],
-    before: Mapping[Verdict, int],
+    database: FollowDatabase, verdicts: pa.Table | None, now: Sequence[Verdict], before: Mapping[Verdict, int],
     rows: Sequence[int],
 ) -> Iterator[pa.Table]:
     """Return some of the judged transactions as changes, and those that are gone.

@@ -82,13 +82,8 @@ class Follower:
     """
 
     def __init__(
-        self,
-        database: FollowDatabase,
-        *,
-        processes: int | None = None,
-        chunk_transactions: int = CHUNK_TRANSACTIONS,
-        changes: Changes | None = None,
-        make_reader: MakeReader | None = None,
+        self, database: FollowDatabase, *, processes: int | None = None, chunk_transactions: int = CHUNK_TRANSACTIONS,
+        changes: Changes | None = None, make_reader: MakeReader | None = None,
     ) -> None:
         self._database = database
         self._make_reader = make_reader or partial(local_reader, processes)

@@ -71,14 +71,8 @@ class Grown:
 
 
 def grow(
-    table: VerdictTable,
-    database: FollowDatabase,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    processes: int | None = None,
-    make_reader: MakeReader | None = None,
-    progress: Progress | None = None,
+    table: VerdictTable, database: FollowDatabase, stores: list[Store], settings_of: SettingsOf, *,
+    processes: int | None = None, make_reader: MakeReader | None = None, progress: Progress | None = None,
 ) -> Grown:
     """Bring the table up to the present state of the stores.
 

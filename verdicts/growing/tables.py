@@ -81,14 +81,8 @@ def opened_table(name: TableName) -> Iterator[VerdictTable]:
 
 
 def grow_table(
-    name: TableName,
-    checkpoint: str | None,
-    stores: list[Store],
-    settings_of: SettingsOf,
-    *,
-    processes: int | None = None,
-    make_reader: MakeReader | None = None,
-    progress: Progress | None = None,
+    name: TableName, checkpoint: str | None, stores: list[Store], settings_of: SettingsOf, *,
+    processes: int | None = None, make_reader: MakeReader | None = None, progress: Progress | None = None,
 ) -> Grown:
     """Open a table and its checkpoint, and bring the table up to the present state of the stores; see `grow`.
 

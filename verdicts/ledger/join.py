@@ -188,13 +188,8 @@ _ROWS_AT_ONCE = 1 << 20
 
 
 def reconcile(
-    verdicts: Iterable[pa.RecordBatch],
-    ledger: Ledger,
-    terms: LedgerTerms,
-    columns: list[str],
-    *,
-    temporary_directory: str | None = None,
-    fit: LedgerFit | None = None,
+    verdicts: Iterable[pa.RecordBatch], ledger: Ledger, terms: LedgerTerms, columns: list[str], *,
+    temporary_directory: str | None = None, fit: LedgerFit | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of RECONCILED for some verdicts.
 

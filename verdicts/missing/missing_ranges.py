@@ -63,11 +63,8 @@ class MissingBytes:
 
 
 def missing_bytes(
-    store: Store,
-    spans: Iterable[tuple[Segment, int, int]],
-    findings: Iterable[Finding],
-    unfound: Iterable[UnfoundSlot],
-    lost: MissingRange | None = None,
+    store: Store, spans: Iterable[tuple[Segment, int, int]], findings: Iterable[Finding],
+    unfound: Iterable[UnfoundSlot], lost: MissingRange | None = None,
 ) -> MissingBytes:
     """Return what is missing in a scanned log.
 

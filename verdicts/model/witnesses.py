@@ -43,11 +43,8 @@ class Witnesses:
 
     @staticmethod
     def of(
-        halves: list[pa.RecordBatch],
-        marks: list[pa.RecordBatch],
-        finals: list[pa.RecordBatch],
-        discards: list[pa.RecordBatch],
-        offset_marks: Sequence[pa.RecordBatch] = (),
+        halves: list[pa.RecordBatch], marks: list[pa.RecordBatch], finals: list[pa.RecordBatch],
+        discards: list[pa.RecordBatch], offset_marks: Sequence[pa.RecordBatch] = (),
     ) -> Witnesses:
         """Make witnesses from batches."""
         return Witnesses(

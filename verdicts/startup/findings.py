@@ -33,12 +33,7 @@ _QUEUES_MAX = 100
 
 
 def start_findings(
-    store: Store,
-    settings: BrokerSettings,
-    conf: Mapping[str, str],
-    log: LogFacts,
-    queues: Sequence[QueueFacts],
-    *,
+    store: Store, settings: BrokerSettings, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], *,
     with_dispatch: bool = True,
 ) -> Iterator[Finding]:
     """Return what a start would cut, skip, delete or refuse.
@@ -260,8 +255,7 @@ def dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Fi
 
 
 def _records_finding(
-    store: Store, code: str, rows: Int64s, expected: str, actual: str | None,
-    meaning: str | None,
+    store: Store, code: str, rows: Int64s, expected: str, actual: str | None, meaning: str | None
 ) -> Finding:
     offset, length, _ = rows[0].tolist()
     more = f", and those of {amount('more record', len(rows) - 1)}" if len(rows) > 1 else ""

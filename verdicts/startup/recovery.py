@@ -75,12 +75,7 @@ class PredictedStart:
 
 
 def predict_start(
-    store: Store,
-    conf: Mapping[str, str],
-    log: LogFacts,
-    queues: Sequence[QueueFacts],
-    rules: RecoveryRules,
-    *,
+    store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules, *,
     with_dispatch: bool = True,
 ) -> PredictedStart:
     """Predict a start by the given rules. Raises: SourceError if a file that the start depends on cannot be read."""
@@ -198,8 +193,7 @@ def _maximum(fates: Sequence[QueueFate]) -> int:
 
 
 def _dispatch_all(
-    store: Store, walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules,
-    maximum: int, after: int,
+    store: Store, walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules, maximum: int, after: int
 ) -> None:
     with SegmentedLog(tuple(walk.segments)) as log:
         for fate in fates:

@@ -50,14 +50,8 @@ class PartialReading:
 
 
 def verify_within(
-    job: Verify,
-    stores: list[Store],
-    seconds: float,
-    checked: Mapping[str, int],
-    results: Results,
-    *,
-    split_bytes: int,
-    progress: Progress | None = None,
+    job: Verify, stores: list[Store], seconds: float, checked: Mapping[str, int], results: Results, *,
+    split_bytes: int, progress: Progress | None = None,
 ) -> PartialReading:
     """Return the findings for the part of some stores that can be read in time, least recently verified files first.
 

@@ -88,13 +88,8 @@ _AS_READ = RowsForm()
 
 
 def list_rows(
-    asked: Asked,
-    table: str,
-    read: Callable[[Store, list[str]], Reading],
-    *,
-    named: Mapping[str, tuple[str, str | None]] = _NOTHING,
-    topic: str | None = None,
-    schema: pa.Schema | None = None,
+    asked: Asked, table: str, read: Callable[[Store, list[str]], Reading], *,
+    named: Mapping[str, tuple[str, str | None]] = _NOTHING, topic: str | None = None, schema: pa.Schema | None = None,
     form: RowsForm = _AS_READ,
 ) -> int:
     """List a table of each store, or its `--coverage` or `--findings`; return the exit status.
