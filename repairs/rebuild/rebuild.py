@@ -233,11 +233,6 @@ def is_made_clean(parts: Iterable[str], store: Store) -> bool:
     return STATE_TABLE in parts and store.aborted
 
 
-def has_old_parts(store: Store) -> bool:
-    """Whether a store has the tables of brokers 3.0 and 3.1."""
-    return has_tables(store)
-
-
 def _is_found(directory: Path, root: Path) -> bool:
     """Whether a directory of the log is one that a store at `root` has without a configuration."""
     return directory.parent == root and directory.name.startswith(COMMIT_LOG)

@@ -82,12 +82,7 @@ def _fields(column: pa.Array) -> list[object]:
         return [None if text == "null" else text[1:-1] for text in json_texts(column).to_pylist()]
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         return [None if text == "null" else text for text in json_texts(column).to_pylist()]
-    if pa.types.is_string(kind):
-        return [None if value is None else _one_line(value) for value in column.to_pylist()]
+    if pa.types.is_string(kind):  # readers of CSV treat control characters differently; line ends would split a record
+        return [None if value is None else fully_escaped(value) for value in column.to_pylist()]
     values: list[object] = column.to_pylist()
     return values
-
-
-def _one_line(value: str) -> str:
-    """Text with escaped control characters, which readers of CSV treat differently; line ends would split a record."""
-    return fully_escaped(value)

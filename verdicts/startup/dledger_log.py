@@ -39,13 +39,18 @@ _CHECKPOINT_BYTES_MAX = 4096
 _SLOTS_AT_ONCE = 1 << 20
 
 
+def _files(store: Store) -> list[Segment]:
+    """Return the files of a DLedger log that are not empty; a log from before it may stand in front."""
+    return [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+
+
 def walk_entries(store: Store) -> LogWalk | None:
     """Return where the recovery of DLedger begins to read and ends the log, with numbers of files of the whole log.
 
-    None without a DLedger log; a log from before it may stand in front.
+    None without a DLedger log.
     Raises: FileChanged, UnreadableFile.
     """
-    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    files = _files(store)
     if not files:
         return None
     index = term = -1
@@ -72,7 +77,7 @@ def entries_begin(store: Store) -> int | None:
 
     Raises: FileChanged, UnreadableFile.
     """
-    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    files = _files(store)
     return files[_first_file(store, files)].base_offset if files else None
 
 
@@ -87,7 +92,7 @@ def committed_offset(store: Store) -> int | None:
 
     Raises: FileChanged, UnreadableFile.
     """
-    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    files = _files(store)
     if not files:
         return None
     text = _read_beside(store, files[0], "checkpoint", 0, _CHECKPOINT_BYTES_MAX)
@@ -283,7 +288,7 @@ def _slots(facts: QueueFacts) -> Int64s:
 
 def _end_without_headers(store: Store) -> int:
     """Return the end of the log as 5.3.0 and later compute it: the headers of the last file's entries do not count."""
-    segment = [one for one in store.commit_log if one.frame_bytes and one.size_bytes][-1]
+    segment = _files(store)[-1]
     return segment.base_offset + sum(int(block.lengths.sum()) for block in SegmentScan(segment))
 
 
@@ -293,7 +298,7 @@ def _begin_offset(store: Store, conf: Mapping[str, str]) -> int:
     Source: store/dledger/DLedgerCommitLog.java isMmapFileMatchedRecover.
     """
     until_ms = recovered_until_ms(conf, checkpoint_values(store))
-    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    files = _files(store)
     for segment in reversed(files):
         time_ms = _first_time_ms(segment)
         if time_ms is not None and 0 < time_ms <= until_ms:

@@ -298,15 +298,12 @@ def _other_release_lines(root: str, found: OtherRelease) -> Iterator[str]:
     if same:
         listed = ", ".join(f"{number} {word}" for word, number in sorted(same.items()))
         left = "" if sum(same.values()) == total else f" of {total}"
-        yield f"{begin}: the same for {sum(same.values())}{left} open {_noun(total)}: {listed}"
+        noun = "transaction" if total == 1 else "transactions"
+        yield f"{begin}: the same for {sum(same.values())}{left} open {noun}: {listed}"
     for (own, other), number in sorted(found.counts.items(), key=str):
         if own != other:
             changed = f"{_event_word(other)}, in place of {_event_word(own)}"
             yield f"{begin}: other for {count(number, 'open transaction')}: {changed}"
-
-
-def _noun(number: int) -> str:
-    return "transaction" if number == 1 else "transactions"
 
 
 def _event_word(event: str | None) -> str:

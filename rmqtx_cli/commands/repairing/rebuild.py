@@ -6,17 +6,10 @@ from pathlib import Path
 
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.old_tables.beside_tables import has_tables
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store
-from rmqtx.repairs.rebuild.rebuild import (
-    OLD_PARTS,
-    PARTS,
-    Rebuilt,
-    has_old_parts,
-    index_has_tags,
-    is_made_clean,
-    rebuild,
-)
+from rmqtx.repairs.rebuild.rebuild import OLD_PARTS, PARTS, Rebuilt, index_has_tags, is_made_clean, rebuild
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx_cli.commands.declared.repair import Part, RebuildCommand
 from rmqtx_cli.options.next_commands import carried
@@ -45,7 +38,7 @@ def run(options: RebuildCommand) -> int:
 
 def _parts(part: Part, source: Store) -> tuple[str, ...]:
     """Return the parts to rebuild: the part given, or all that the store has."""
-    every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
+    every = (*PARTS, *(OLD_PARTS if has_tables(source) else ()))
     return every if part is Part.ALL or is_made_clean({part.value}, source) else (part.value,)
 
 
