@@ -6,7 +6,7 @@ implementations ran on it; keys are searched in both forms then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ from rmqtx.readers.store.version_signs import rust_mark
 _ASCII_LAST = 127
 #: Entries at the begin and at the end of an index that are compared with their records.
 _SAMPLED = 8
+#: From a block the index entries of its records: (commit-log offset, hash) of each key.
+Pairs = Callable[[Block], tuple[Int64s, Int64s]]
 
 
 def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
@@ -164,20 +166,24 @@ def _samples(files: Sequence[IndexFile]) -> list[tuple[IndexFile, int]]:
 
 @remembered
 def _is_typed(store: Store, index: IndexFile, first: int) -> bool:
-    log = store.log()
+    return have_entry_of(store, index, first, _SAMPLED, typed_id_pairs)
+
+
+def have_entry_of(store: Store, index: IndexFile, first: int, count: int, pairs_of: Pairs) -> bool:
+    """Return whether one of some entries from a number on is one that `pairs_of` returns for its record.
+
+    Damage: what cannot be read has none; it is reported where the index is searched or verified.
+    """
     try:
-        with index.segment.open() as file:
-            end = min(first + _SAMPLED, index.entries_count + 1)
-            entries = entries_at(file, index, np.arange(first, end))
-        pairs = set(zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True))
-        for block in blocks_at(log, np.unique(entries["commit_log_offset"].astype(np.int64))):
-            offsets, hashes = typed_id_pairs(block)
-            if not pairs.isdisjoint(zip(offsets.tolist(), hashes.tolist(), strict=True)):
-                return True
+        with store.log() as log, index.segment.open() as file:
+            entries = entries_at(file, index, np.arange(first, min(first + count, index.entries_count + 1)))
+            pairs = set(zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True))
+            for block in blocks_at(log, np.unique(entries["commit_log_offset"].astype(np.int64))):
+                offsets, hashes = pairs_of(block)
+                if not pairs.isdisjoint(zip(offsets.tolist(), hashes.tolist(), strict=True)):
+                    return True
     except SourceError:
-        pass  # reported where the index is searched or verified
-    finally:
-        log.close()
+        pass
     return False
 
 

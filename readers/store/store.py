@@ -16,6 +16,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -482,6 +483,13 @@ def is_bundle(store: Store) -> bool:
     A log file of which a bundle has no record is only a blank: the next one is searched then.
     """
     return store.is_a_bundle
+
+
+@contextmanager
+def opened_logs(stores: Iterable[Store]) -> Iterator[dict[str, SegmentedLog]]:
+    """Open the logs of some stores for the block, by root."""
+    with ExitStack() as stack:
+        yield {store.root: stack.enter_context(store.log()) for store in stores}
 
 
 def open_all(places: Sequence[str], commit_log_directories: tuple[str, ...] = ()) -> list[Store]:

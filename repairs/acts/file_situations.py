@@ -23,7 +23,7 @@ from rmqtx.readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
 from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.store import Store, opened_logs
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import ActConditions, Situation
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
@@ -51,9 +51,8 @@ def file_situations(
     a broker are unknown here, and the guards of a plan do not use them.
     Order: that of the rows.
     """
-    logs = {store.root: store.log() for store in stores}
     conditions = {store.root: _conditions(store, settings_of) for store in stores}
-    try:
+    with opened_logs(stores) as logs:
         situations = [_situation(row, logs, conditions) for row in rows]
         if findings is None:
             return situations
@@ -67,9 +66,6 @@ def file_situations(
             )))
             for situation in situations
         ]  # fmt: skip
-    finally:
-        for log in logs.values():
-            log.close()
 
 
 def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:

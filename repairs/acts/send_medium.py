@@ -34,7 +34,7 @@ from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED
 from rmqtx.readers.model.errors import BadRequest, FormatError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
-from rmqtx.readers.store.store import HALF_TOPICS, Store
+from rmqtx.readers.store.store import HALF_TOPICS, Store, opened_logs
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Value
 from rmqtx.remoting.producer.producer import HALF_MARK, STORED, properties_text
@@ -166,15 +166,11 @@ class SendMedium(LiveMedium):
         """See `Medium`."""
         of_files = [self._of_files[row.transaction_id] for row in rows]
         found = file_situations(self._stores, self._settings_of, of_files, self._findings)
-        logs = {store.root: store.log() for store in self._stores}
-        try:
+        with opened_logs(self._stores) as logs:
             return [
                 self._sendable(row, situation, settled_ms, reader_of(logs))
                 for row, situation in zip(rows, found, strict=True)
             ]
-        finally:
-            for log in logs.values():
-                log.close()
 
     def _sendable(self, row: Transaction, found: Situation, settled_ms: int, read: ReadRecord) -> Situation:
         of_files, there = found.transaction, self._there.get(row.transaction_id)

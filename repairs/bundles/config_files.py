@@ -249,11 +249,9 @@ def _without_left_out(store: Store) -> dict[str, int]:
 
     The bundle may leave that record out; its log would seem to be cut.
     """
-    offset, log = record_offset(store), store.log()
-    try:
+    offset = record_offset(store)
+    with store.log() as log:
         return {"logics_offset": 0} if offset > 0 and block_at(log, offset) is not None else {}
-    finally:
-        log.close()
 
 
 def last_time_ms(values: dict[str, int]) -> int:

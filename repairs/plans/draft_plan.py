@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, opened_logs
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
@@ -229,12 +229,8 @@ class Planner:
         `made_from`: the provenance of the reading. Reads each record that a step names, for its length and CRC.
         Order: that of the rows.
         """
-        logs = {store.root: store.log() for store in self.stores}
-        try:
+        with opened_logs(self.stores) as logs:
             steps = [self._step(row, logs) for batch in self._rows for row in batch.to_pylist()]
-        finally:
-            for log in logs.values():
-                log.close()
         provenance = {facts["store"]: cast("StoreProvenance", facts) for facts in made_from["stores"]}
         stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, {**made_from, WRITTEN_BY: [whoever()]})

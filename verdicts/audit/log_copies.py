@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,7 +197,7 @@ def _difference(one: Store, other: Store, depth: _Depth) -> Difference | None:
     try:
         begin, end = common_range(one, other)
         with ExitStack() as stack:
-            logs = [stack.enter_context(closing(store.log())) for store in (one, other)]
+            logs = [stack.enter_context(store.log()) for store in (one, other)]
             if depth.newest_bytes is not None and end - begin > depth.newest_bytes:
                 newest = end - depth.newest_bytes
                 if not depth.is_exact:
@@ -230,7 +230,7 @@ def _difference(one: Store, other: Store, depth: _Depth) -> Difference | None:
 def _record_at(store: Store, place: int) -> Block | None:
     """Return the record at a place; None without a sound one, or if it cannot be read."""
     try:
-        with closing(store.log()) as log:
+        with store.log() as log:
             return block_at(log, place)
     except SourceError:
         return None
@@ -294,7 +294,7 @@ def _record_begin(store: Store, offset: int) -> int:
     """Return where the record of a byte begins; the byte itself if it belongs to no sound record."""
     found = offset
     try:
-        with closing(store.log()) as log:
+        with store.log() as log:
             for block in blocks_of(store, max(store.log_begin_offset, offset - _RECORD_BYTES_MAX), offset + 1):
                 for place in block.commit_log_offsets[block.commit_log_offsets <= offset][-1:].tolist():
                     record = block_at(log, int(place))

@@ -8,7 +8,6 @@ the id is compared with the record, and not with any configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_layout import HEADER_BYTES_MAX, number_at, place_of
@@ -32,7 +31,7 @@ def stores_of_message_id(stores: Sequence[Store], identity: str) -> frozenset[st
         return frozenset()
     found: set[str] = set()
     for store in stores:
-        with closing(store.log()) as log:
+        with store.log() as log:
             if _has_id(log, offset, identity.upper()):
                 found.add(store.root)
     return frozenset(found)
@@ -43,7 +42,7 @@ def other_id_words(stores: Sequence[Store], identity: str) -> str:
     offset, found = offset_of(identity), ""
     for store in stores if offset is not None else ():
         assert offset is not None
-        with closing(store.log()) as log:
+        with store.log() as log:
             own = _own_id(log, offset)
         if own is not None and own != identity.upper():
             found += other_id_clause(offset, own, store.root)

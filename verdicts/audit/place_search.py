@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,7 +186,7 @@ class PlaceSearch(PlaceWords):
 
     @staticmethod
     def _block(store: Store, offset: int) -> Block | None:
-        with closing(store.log()) as log:
+        with store.log() as log:
             return block_at(log, offset)
 
     # -- words ----------------------------------------------------------------------------------------------------

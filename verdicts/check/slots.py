@@ -150,8 +150,7 @@ def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64
     """
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
-    log = store.log()
-    try:
+    with store.log() as log:
         found = [np.empty(0, np.int64)]
         for block in blocks_at(log, offsets, lengths, with_fillers=True):
             found.append(block.commit_log_offsets)
@@ -167,8 +166,6 @@ def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64
             for block in blocks_at(log, [log.begin_offset], with_fillers=True):
                 if block.lengths[0] <= lengths[0]:
                     yield block, numbers[:1]
-    finally:
-        log.close()
 
 
 class SlotRead(NamedTuple):

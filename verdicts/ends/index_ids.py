@@ -55,15 +55,13 @@ def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
     """
     if store.is_remote or not store.index_files or not rows.num_rows:
         return []
-    log = store.log()
     try:
-        index = open_index(store)
-        suspects = _suspects(index, rows)
-        return [one for block in blocks_at(log, suspects) for one in _examined(store, index, block)]
+        with store.log() as log:
+            index = open_index(store)
+            suspects = _suspects(index, rows)
+            return [one for block in blocks_at(log, suspects) for one in _examined(store, index, block)]
     except SourceError:
         return []  # reported where the index is searched or verified
-    finally:
-        log.close()
 
 
 def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]) -> pa.Table:

@@ -189,9 +189,8 @@ def _naming_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> tuple
         return np.full(len(slots), NOWHERE, np.int64), np.full(len(slots), NOWHERE, np.int64)
     wanted = pa.array(slots[slots >= 0])
     named, ops, are_read = [_EMPTY], [_EMPTY], [_EMPTY.astype(np.bool_)]
-    log = store.log()
     try:
-        with open_queue(store, OP_TOPIC, 0) as queue:
+        with store.log() as log, open_queue(store, OP_TOPIC, 0) as queue:
             begin = queue.min_offset
             while begin < queue.max_offset:
                 op_numbers, places, lengths, _ = queue.read(begin, begin + _OPS_AT_ONCE)
@@ -205,8 +204,6 @@ def _naming_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> tuple
                 begin += _OPS_AT_ONCE
     except SourceError:
         pass  # reported by the reader of the queue
-    finally:
-        log.close()
     numbers, offsets, is_read = np.concatenate(named), np.concatenate(ops), np.concatenate(are_read)
     return (
         first_that_names(slots, numbers[is_read], offsets[is_read], offsets[is_read]),

@@ -78,23 +78,19 @@ def evidence_of_entries(
     ]  # fmt: skip
     if not mine:
         return result
-    log = store.log()
     contradicted: list[tuple[UnfoundSlot, int]] = []
-    try:
-        with Queue(store, TOPIC, 0, _KIND) as entries:
-            for slot in mine[:_UNFOUND_MAX]:
-                block = block_at(log, slot.commit_log_offset)
-                if block is None or int(block.lengths[0]) != slot.record_length_bytes:
-                    continue
-                (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
-                contradicted.append((slot, tag))
-                result.ranges.append(_doubt(store, slot, tag))
-                corrected = as_prepared(block) if tag == PREPARED_TAGS else None
-                if corrected is not None and is_prepared(corrected)[0]:
-                    result.damaged_halves.append(corrected)
-    finally:
-        log.close()
-    result.findings.extend(_mismatches(store, log, contradicted))
+    with store.log() as log, Queue(store, TOPIC, 0, _KIND) as entries:
+        for slot in mine[:_UNFOUND_MAX]:
+            block = block_at(log, slot.commit_log_offset)
+            if block is None or int(block.lengths[0]) != slot.record_length_bytes:
+                continue
+            (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
+            contradicted.append((slot, tag))
+            result.ranges.append(_doubt(store, slot, tag))
+            corrected = as_prepared(block) if tag == PREPARED_TAGS else None
+            if corrected is not None and is_prepared(corrected)[0]:
+                result.damaged_halves.append(corrected)
+        result.findings.extend(_mismatches(store, log, contradicted))
     return result
 
 

@@ -12,7 +12,6 @@ consume queues of the store refer to each of its records. Records with torn prop
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -205,7 +204,7 @@ def _record(block: Block, row: int) -> _Record:
 
 def _has(store: Store, record: _Record) -> bool:
     """Whether a log has the same bytes at the place of a record."""
-    with closing(store.log()) as log:
+    with store.log() as log:
         return bytes(log.read(record.begin, len(record.data))) == record.data
 
 
@@ -246,7 +245,7 @@ def _are_equal(store: Store, other: Store, place: tuple[int, int]) -> bool:
     if length > _RECORD_BYTES_MAX:
         return False
     try:
-        with closing(store.log()) as log:
+        with store.log() as log:
             return _has(other, _Record(begin, bytes(log.read(begin, length))))
     except SourceError:
         return False

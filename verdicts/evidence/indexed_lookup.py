@@ -9,7 +9,7 @@ cannot be trusted, `Untrusted` is raised with the cause, and the caller scans th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ class DerivedFiles:
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if a file cannot be trusted
             self._require_trust()
-            self._log = stack.enter_context(closing(self._store.log()))
+            self._log = stack.enter_context(self._store.log())
             require_agreement(self._facts, self._log)
             self._half_queue = stack.enter_context(open_queue(self._store, HALF_TOPIC, 0))
             self._op_queue = stack.enter_context(open_queue(self._store, OP_TOPIC, 0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 
 from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_block import Block
@@ -56,7 +55,7 @@ def _data_end(store: Store, begin: int) -> int:
     """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
     end = written_end(store).offset
     step = _REMOTE_STEP_BYTES if store.is_remote else _COMPARED_BYTES
-    with closing(store.log()) as log:
+    with store.log() as log:
         while end > begin:
             segment = log.segment_at(end - 1)
             low = max(begin, end - step, 0 if segment is None else segment.base_offset)
@@ -79,7 +78,7 @@ def _has_same_record(one: Store, other: Store) -> bool:
     try:
         begin, end = common_range(one, other)
         tried_bytes = _REMOTE_BYTES if one.is_remote else _COMPARED_BYTES
-        with closing(other.log()) as log:
+        with other.log() as log:
             for block in itertools.islice(blocks_of(one, begin, min(end, begin + tried_bytes)), 1):
                 for row in range(min(len(block), _RECORDS_TRIED)):
                     start, length = int(block.starts[row]), int(block.lengths[row])

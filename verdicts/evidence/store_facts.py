@@ -364,18 +364,16 @@ def known_until_ms(store: Store) -> int:
     """
     flushed = flushed_time_ms(store) or 0
     times = [flushed]
-    log = store.log()
     try:
-        for topic in CHECK_TOPICS:
-            with open_queue(store, topic, 0) as queue:
-                last = queue.last_place()
-            block = None if last is None else block_at(log, last)
-            if block is not None:
-                times.append(int(block.header("store_time_ms")[0]))
+        with store.log() as log:
+            for topic in CHECK_TOPICS:
+                with open_queue(store, topic, 0) as queue:
+                    last = queue.last_place()
+                block = None if last is None else block_at(log, last)
+                if block is not None:
+                    times.append(int(block.header("store_time_ms")[0]))
     except SourceError:
         pass  # a missing or unreadable queue, reported by its reader
-    finally:
-        log.close()
     if flushed and (not store.aborted or store.has_own_abort):
         times = [time for time in times if time <= flushed + FLUSH_LAG_MS_MAX]
     return max(times) or store.taken_time_ms

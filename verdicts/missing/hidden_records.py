@@ -77,8 +77,8 @@ def bounded(
     slots = None
     if len(ranges) <= _RANGES_MAX:
         slots = slots_of_ranges(store, [(one.begin_offset, one.end_offset) for one in ranges])
-    log, keys = store.log(), IndexKeys(store)
-    try:
+    keys = IndexKeys(store)
+    with store.log() as log:
         redo = _redo_of(store) if slots is not None else None
         found: list[MissingRange] = []
         decisions: list[MisdirectedDecision] = []
@@ -95,8 +95,6 @@ def bounded(
             if one.named_from_offset is not None:
                 unknown.append(one.named_from_offset)
             found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
-    finally:
-        log.close()
     return found, decisions
 
 

@@ -344,13 +344,10 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot, *, is_st
     """
     topic, number, offset = slot.topic, slot.queue_offset, slot.commit_log_offset
     end = offset + slot.record_length_bytes
-    log = store.log()
-    try:
+    with store.log() as log:
         sound, segment = block_at(log, offset), log.segment_at(offset)
         block = sound or _corrected_at(log, slot)
         is_elsewhere = stands_between_its_neighbours(store, slot)
-    finally:
-        log.close()
     around = None if block is not None or segment is None else record_around(segment, offset - segment.base_offset)
     actual = "no record" if sound is None else "another record"
     if around is not None and segment is not None:

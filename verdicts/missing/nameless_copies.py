@@ -44,15 +44,12 @@ def _halves_born_at(store: Store, times: Collection[int]) -> Iterator[tuple[int,
     values = b"|".join(re.escape(born_ms.to_bytes(8, signed=True)) for born_ms in sorted(times))
     between = AT["born_time_ms"] - AT["magic"] - len(MAGIC_START)
     pattern = re.compile(b"%b.{%d}(%b)" % (re.escape(MAGIC_START), between, values), re.DOTALL)
-    log = store.log()
-    try:
+    with store.log() as log:
         for segment in store.commit_log:
             for offset, value in _hits(segment, pattern):
                 block = block_at(log, offset)
                 if block is not None and are_halves(block)[0]:
                     yield int.from_bytes(value, signed=True), offset
-    finally:
-        log.close()
 
 
 def _hits(segment: Segment, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, bytes]]:

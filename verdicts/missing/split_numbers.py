@@ -182,12 +182,9 @@ def _slots_of(queue: Queue, offsets: Int64s, begin_offset: int, end_offset: int)
 def _compare_ends(store: Store, offsets: Int64s, numbers: Int64s, slots: Int64s, are_shifted: Bools) -> None:
     """Compare the first and the last half message of a range with their neighbours outside; changes `are_shifted`."""
     rows = [row for row in {0, len(slots) - 1} if slots[row] not in (NO_SLOT, numbers[row]) and not are_shifted[row]]
-    log = store.log()
-    try:
+    with store.log() as log:
         for row in rows:
             are_shifted[row] = is_shifted_slot(store, log, int(slots[row]), int(offsets[row]))
-    finally:
-        log.close()
 
 
 def _are_shifted(slots: Int64s, numbers: Int64s) -> Bools:

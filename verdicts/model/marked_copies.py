@@ -82,15 +82,13 @@ class FileCopies:
         if not topics or not store.commit_log or (store.is_remote and len(topics) > _REMOTE_COUNT_MAX):
             return {}
         try:
-            index, log = open_index(store), store.log()
-            try:
+            index = open_index(store)
+            with store.log() as log:
                 _, offsets = index.find([f"{topic}#{identity}".encode() for identity, topic in topics.items()])
                 offsets = np.unique(offsets[(offsets >= log.begin_offset) & (offsets < log.end_offset)])
                 for block in blocks_at(log, offsets):
                     found.add(block, store.root)
                 ranges = index.uncovered(log.begin_offset, data_end_offset(store))
-            finally:
-                log.close()
             later = _scanned(store, tuple(ranges)).of(topics)
         except SourceError:
             return {}

@@ -20,13 +20,14 @@ from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.index.record_keys import (
     explained_entries,
     has_typed_ids,
+    have_entry_of,
     key_pairs,
     may_lack_entries,
     tag_pairs,
     typed_id_pairs,
     unique_key_pairs,
 )
-from rmqtx.readers.log.record_at import block_at, blocks_at
+from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
@@ -217,26 +218,10 @@ def newest_entries_have_tags(store: Store) -> bool:
     cache = cache_of(store)
     if "tags" not in cache:
         files = index_files(store)
-        cache["tags"] = bool(files) and _newest_have_tags(store, files[-1])
+        cache["tags"] = bool(files) and have_entry_of(
+            store, files[-1], max(1, files[-1].entries_count + 1 - _SAMPLED), _SAMPLED, tag_pairs
+        )
     return bool(cache["tags"])
-
-
-def _newest_have_tags(store: Store, index: IndexFile) -> bool:
-    log = store.log()
-    try:
-        with index.segment.open() as file:
-            end = index.entries_count + 1
-            entries = read_entries(index, file, max(1, end - _SAMPLED), end)
-        pairs = set(zip(entries["commit_log_offset"].tolist(), entries["key_hash"].tolist(), strict=True))
-        for block in blocks_at(log, np.unique(entries["commit_log_offset"].astype(np.int64))):
-            offsets, hashes = tag_pairs(block)
-            if not pairs.isdisjoint(zip(offsets.tolist(), hashes.tolist(), strict=True)):
-                return True
-    except SourceError:  # reported when the whole store is examined
-        pass
-    finally:
-        log.close()
-    return False
 
 
 # --- the whole store --------------------------------------------------------------------------------------------------
@@ -366,21 +351,19 @@ def header_time_findings(store: Store, index: IndexFile, reported_offsets: set[i
 
     `reported_offsets`: records with another finding.
     """
-    log = store.log()
     try:
-        for name in ("begin", "end"):
-            offset, stored = index.header[f"{name}_offset"], index.header[f"{name}_time_ms"]
-            block = None if offset in reported_offsets else block_at(log, offset)
-            if index.entries_count and block is not None and int(block.header("store_time_ms")[0]) != stored:
-                yield Finding(
-                    store.root, "index-damaged", index.segment.file, HEADER.offsets[f"{name}_time_ms"], 8,
-                    expected=f"{name}_time_ms {int(block.header('store_time_ms')[0])}, its record's store time",
-                    actual=str(stored),
-                )
+        with store.log() as log:
+            for name in ("begin", "end"):
+                offset, stored = index.header[f"{name}_offset"], index.header[f"{name}_time_ms"]
+                block = None if offset in reported_offsets else block_at(log, offset)
+                if index.entries_count and block is not None and int(block.header("store_time_ms")[0]) != stored:
+                    yield Finding(
+                        store.root, "index-damaged", index.segment.file, HEADER.offsets[f"{name}_time_ms"], 8,
+                        expected=f"{name}_time_ms {int(block.header('store_time_ms')[0])}, its record's store time",
+                        actual=str(stored),
+                    )
     except SourceError:  # reported when the whole store is examined
         return
-    finally:
-        log.close()
 
 
 def entry_time_findings(
