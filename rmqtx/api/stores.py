@@ -29,6 +29,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx.verdicts.model.reading import VerdictReading
 
 
@@ -131,7 +132,7 @@ class Stores:
         def one(store: Store) -> Reading:
             return scan_records(store, Bounds(from_offset, to_offset), columns=names, with_body=body)
 
-        return Rows(Record, schema, lambda: self._of_each(schema, one))
+        return Rows(Record, schema, lambda: self._of_each(schema, one, to_offset))
 
     def halves(self) -> Rows[Half]:
         """Every half copy, as `rmqtx decode half`."""
@@ -264,8 +265,11 @@ class Stores:
     def _run_job(self, job: ScanJob, stores: list[Store]) -> Reading:
         return run_job(job, plan_splits(stores))
 
-    def _of_each(self, schema: pa.Schema, read: Callable[[Store], Reading]) -> Reading:
-        return chained(schema, self._open()[0], read)
+    def _of_each(
+        self, schema: pa.Schema, read: Callable[[Store], Reading], to_offset: int | None = None
+    ) -> Reading:
+        """Read the records of each log."""
+        return chained(schema, self._open()[0], lambda one: with_lost_records(read(one), [one], to_offset))
 
     def __repr__(self) -> str:
         return f"<rmqtx stores {', '.join(self.names)}>"

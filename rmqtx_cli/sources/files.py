@@ -16,6 +16,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, TimelineSource
+from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx_cli.options.options import ProvenanceOptions, StoreOptions
 from rmqtx_cli.options.source_options import DatabaseOptions
 from rmqtx_cli.output.views import View, transactions_view
@@ -213,11 +214,11 @@ class FileTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [scan_halves(store, bounds) for store in self._opened()]
+        return [with_lost_records(scan_halves(store, bounds), [store], bounds.to_offset) for store in self._opened()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        return [scan_ops(store, bounds) for store in self._opened()]
+        return [with_lost_records(scan_ops(store, bounds), [store], bounds.to_offset) for store in self._opened()]
 
     def _opened(self) -> list[Store]:
         stores = open_stores(self.opener.places, self.opener.options).stores

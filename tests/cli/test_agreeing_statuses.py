@@ -22,6 +22,7 @@ from tests.forge.damage import (
     log_files,
     queue_files,
     records_in,
+    truncate,
     write_bytes,
     zero_bytes,
 )
@@ -212,3 +213,43 @@ def test_a_file_of_another_log(rmqtx: Run, tmp_path: Path, name: str, number: in
     for command in ("pending", "audit", "simulate", "diagnose"):
         assert rmqtx(command, root, *version).status == 3, command
     assert rmqtx("verify", root, *version).status == 1
+
+
+def _halved(file: Path) -> None:
+    truncate(file, sum(records_in(file)[len(records_in(file)) // 2]))
+
+
+def _in_its_place(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+OF_RECORDS = (
+    ("search", "--key", "x"), ("decode", "commitlog"), ("decode", "half"), ("decode", "op"), ("decode", "trace"),
+    ("sql", "SELECT count(*) FROM records"), ("sql", "SELECT count(*) FROM halves"),
+)
+
+
+@pytest.mark.parametrize("hurt", [_halved, Path.unlink, _in_its_place, lambda file: file.write_bytes(b"")])
+@pytest.mark.parametrize("name", ["common-4.9.7", "rocksdb-5.5.0", "statetable-3.1.4"])
+def test_records_that_are_listed_are_all_there_are(
+    rmqtx: Run, tmp_path: Path, name: str, hurt: Callable[[Path], object]
+) -> None:
+    """A log without its end, or without a file, has no damage in it: only its queues show what is lost. `search` found no
+    such record, and `decode`, `export` and `sql` listed what was left, with status 0.
+    """
+    root = copy_of(name, tmp_path)
+    before = [rmqtx(*command, root).status for command in OF_RECORDS]
+    hurt(log_files(root)[0])
+    for command, status in zip(OF_RECORDS, before, strict=True):
+        after = rmqtx(*command, root)
+        assert (status, after.status) == (0, 3), command
+        assert "error: log-missing" in after.err, command
+    assert rmqtx("export", "records", root, "--to", tmp_path / "out").status == 3
+
+
+def test_what_is_lost_behind_the_range_is_not_asked_for(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("common-4.9.7", tmp_path)
+    _halved(log_files(root)[0])
+    assert rmqtx("search", root, "--key", "x", "--to", "50000").status == 0
+    assert rmqtx("decode", "commitlog", root, "--limit", "3").status == 0

@@ -7,6 +7,7 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import RECORDS, TRACES
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
 from rmqtx.readers.traces.trace_lines import last_decisions, scan_traces
+from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx_cli.commands.declared.decode import DecodeCommitlog, DecodeHalf, DecodeOp, DecodeTrace, RowsOptions
 from rmqtx_cli.commands.decode.shared import Asked, RowsForm, asked_of, bounds_of, list_readings, list_rows
 from rmqtx_cli.options.bodies import text_schema, with_text_bodies
@@ -27,10 +28,11 @@ def commitlog(options: DecodeCommitlog) -> int:
     with_crc = options.contents.check_crc or "body_crc_matches" in fields
 
     def read(one: Store, columns: list[str]) -> Reading:
-        return scan_records(
+        reading = scan_records(
             one, bounds, columns=columns, topic=options.topic, with_body=with_body,
             decompress=options.contents.decompress, check_crc=with_crc,
         )
+        return with_lost_records(reading, [one], bounds.to_offset)
 
     is_text = options.contents.body is BodyForm.TEXT
     return list_rows(
@@ -74,7 +76,9 @@ def trace(options: DecodeTrace) -> int:
     bounds = bounds_of(options.within, options.voice)
 
     def read(one: Store, _columns: list[str]) -> Reading:
-        found = scan_traces(one, options.trace_topic or TRACE_TOPIC, bounds)
+        found = with_lost_records(
+            scan_traces(one, options.trace_topic or TRACE_TOPIC, bounds), [one], bounds.to_offset
+        )
         return last_decisions(found) if options.last else found
 
     return list_rows(

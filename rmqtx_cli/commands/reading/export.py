@@ -14,6 +14,7 @@ from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.storage.places import is_uri
 from rmqtx.verdicts.audit.provenance import Provenance
+from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob, export_snapshot
 from rmqtx.verdicts.export.export_manifest import Done, opened_directory
 from rmqtx.verdicts.export.folder import STATE_DIRECTORY, write_json
@@ -144,7 +145,8 @@ class _ExportRun:
         """Return the reading that writes the files; count UNDECIDABLE transactions by store."""
         if self.table is Table.TRANSACTIONS:
             return self.verdicts(run, opened, undecidable)
-        return run.engine.run_job(self.job(done, body), opened.stores, progress=run.progress)
+        reading = run.engine.run_job(self.job(done, body), opened.stores, progress=run.progress)
+        return with_lost_records(reading, opened.stores)
 
     def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
         """Write all transactions in place of those of the previous run; count UNDECIDABLE ones by store."""

@@ -15,6 +15,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import RECORDS
 from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx_cli.commands.declared.survey import BodiesOptions, SearchCommand, SearchOptions
 from rmqtx_cli.commands.decode.shared import bounds_of
 from rmqtx_cli.options.bodies import decoded_bodies, decoder_words, text_schema, with_text_bodies
@@ -52,6 +53,7 @@ def run(options: SearchCommand) -> int:
             Search(conditions, found.columns(listing), inflates=found.is_text or found.is_decoded), stores,
             from_offset=bounds.from_offset, to_offset=bounds.to_offset, progress=run.progress,
         )
+        reading = with_lost_records(reading, stores, bounds.to_offset)
         if decoder is None:
             _write(unread_batches(reading, is_text=found.is_text), listing)
         else:
