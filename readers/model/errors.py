@@ -7,8 +7,6 @@ Every class can be pickled, because worker processes pass errors to the command 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
@@ -65,15 +63,6 @@ class NotAStore(SourceError):
 
 class UnreadableFile(SourceError):
     """A file exists but cannot be opened or read."""
-
-
-@contextmanager
-def naming_unreadable(file: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an OSError of the block into an error of one line that names the file. Raises: UnreadableFile."""
-    try:
-        yield
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {os.fspath(file)}: {error.strerror}", file=file) from error
 
 
 class MissingLibrary(SourceError):

@@ -7,11 +7,13 @@ which is loaded at the first URI. What the operating system refuses to read is n
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -27,6 +29,7 @@ _AUTHORITY = re.compile(r"([\w.~-]+@)?[\w.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1
 _JOINED_KEPT = 4_096
 _SECRET = re.compile(r"key|secret|token|passw|credential|sas|sig", re.IGNORECASE)
 READ_ADVICE = "run as the broker's user"
+_UNLOOP_ADVICE = "the link leads back to itself: remove it, or put back what it should lead to"
 _READ_AND_SEARCH = os.R_OK | os.X_OK
 
 
@@ -183,7 +186,17 @@ def unreadable(place: str | os.PathLike[str], error: OSError, verb: str = "read"
     name = as_text(place)
     if isinstance(error, PermissionError):
         return _denied(name)
-    return UnreadableFile(f"cannot {verb} {name}: {error.strerror}", file=name)
+    advice = _UNLOOP_ADVICE if error.errno == errno.ELOOP else None
+    return UnreadableFile(f"cannot {verb} {name}: {error.strerror}", file=name, advice=advice)
+
+
+@contextmanager
+def naming_unreadable(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an OSError of the block into the error that names the file. Raises: UnreadableFile."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(error.filename or file, error) from error
 
 
 def _denied(name: str) -> UnreadableFile:

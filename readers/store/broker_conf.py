@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rmqtx.readers.model.errors import BadText, UnreadableFile, naming_unreadable
+from rmqtx.readers.model.errors import BadText, UnreadableFile
 from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
 from rmqtx.readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
 from rmqtx.readers.store.fastjson import parse, read_text

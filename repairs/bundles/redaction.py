@@ -44,8 +44,9 @@ from rmqtx.readers.log.record_layout import (
     signed,
     span_of,
 )
-from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile, naming_unreadable
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.identities import is_of_grpc_client
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.store.store import (
     CHECK_GROUP,
     DISCARD_TOPIC,

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile, naming_unreadable
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import data_ranges, led_out
 from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, FileOperations, writing

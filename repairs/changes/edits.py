@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnsafeStore, UnwritableFile, naming_unreadable
+from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnsafeStore, UnwritableFile
 from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, Attributes, attributes_of

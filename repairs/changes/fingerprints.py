@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqtx.readers.model.errors import naming_unreadable
-from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.storage.places import is_uri, naming_unreadable
 from rmqtx.readers.store.store import OWN_PREFIX
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import Edit, FileImage, led_out

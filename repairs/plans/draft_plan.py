@@ -17,8 +17,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, opened_logs
 from rmqtx.remoting.connections.broker import Broker

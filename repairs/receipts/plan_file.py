@@ -20,8 +20,8 @@ from typing import Any, TypedDict
 import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
-from rmqtx.readers.model.errors import naming_unreadable
 from rmqtx.readers.model.tables import column
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.repairs.receipts.act_words import PLANNED, ActKind
 from rmqtx.verdicts.model.verdict_words import State
 

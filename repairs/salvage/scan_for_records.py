@@ -32,10 +32,11 @@ from rmqtx.readers.log.record_layout import (
 from rmqtx.readers.log.segment_scan import sound_length, walk
 from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools
-from rmqtx.readers.model.errors import NotAStore, UnreadableFile, naming_unreadable
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.storage.segments import SEGMENT_NAME, open_file
 
 _WINDOW_BYTES = 8 << 20

@@ -46,6 +46,24 @@ def test_an_act_does_not_wait_for_a_pipe(rmqtx: Run, common: Path, tmp_path: Pat
         assert result.status in (0, 10, 12), result.err
 
 
+@pytest.mark.parametrize(
+    "place", ["config/consumerOffset.json", "checkpoint", "config/topics.json", "index"]
+)
+def test_a_link_to_itself_is_named_with_what_to_do(rmqtx: Run, common: Path, tmp_path: Path, place: str) -> None:
+    """The directory of the link was named, and no next step."""
+    store = Path(shutil.copytree(common, tmp_path / "store"))
+    name = json.loads(rmqtx("pending", common, "--format", "json").out)[0]["transaction_id"]
+    link = store / place
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to(link.name)
+    for words in (("bundle", store, "--transaction", name), ("salvage", store), ("rebuild", "all", store)):
+        result = rmqtx(*words, "--to", tmp_path / "new")
+        assert result.status == 10, words
+        last = result.err.splitlines()[-1]
+        assert last.startswith(f"rmqtx: cannot read {link}: Too many levels of symbolic links - "), words
+        assert not (tmp_path / "new").exists()
+
+
 def test_nothing_that_a_terminal_obeys_comes_through(rmqtx: Run, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "st\x1b[31more")
     forge.half("id\x1b]0;title\x07", topic="or\x1b[2Jders\u202e\x9b")
