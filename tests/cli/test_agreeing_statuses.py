@@ -235,8 +235,8 @@ OF_RECORDS = (
 def test_records_that_are_listed_are_all_there_are(
     rmqtx: Run, tmp_path: Path, name: str, hurt: Callable[[Path], object]
 ) -> None:
-    """A log without its end, or without a file, has no damage in it: only its queues show what is lost. `search` found no
-    such record, and `decode`, `export` and `sql` listed what was left, with status 0.
+    """A log without its end, or without a file, has no damage in it: only its queues show what is lost. `search` found
+    nothing, and `decode`, `export` and `sql` listed what was left, with status 0.
     """
     root = copy_of(name, tmp_path)
     before = [rmqtx(*command, root).status for command in OF_RECORDS]
