@@ -24,7 +24,7 @@ from rmqtx.readers.model.tables import FINDINGS, HALVES, OPS, RECORDS, TRACES, T
 from rmqtx.readers.model.units import parse_time_ms
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import Scan, lookup, pending, show
 from rmqtx.verdicts.causes.diagnosing import DIAGNOSES

@@ -17,7 +17,7 @@ from rmqtx.readers.log.splits import UNSEARCHED, Split, SplitPlan, live_blocks, 
 from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from rmqtx.readers.model.columns import nulls
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.traces.trace_lines import traces_of
+from rmqtx.readers.traces import traces_of
 from rmqtx.spark_tasks.session.tasks import use_accelerator
 from rmqtx.spark_tasks.source.pushdown import Narrowing, PushedConditions
 from rmqtx.spark_tasks.source.read_options import ReadOptions

@@ -22,7 +22,7 @@ from typing import Any
 
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.verdicts.audit.local_audit import audit

@@ -42,7 +42,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.epoch_file import read_epochs
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, consumers_past, timeline

@@ -30,7 +30,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.rocksdb.rocksdb_transactions import TRANSACTION_KEY, TRANSACTION_VALUE, entry_of
 from rmqtx.readers.store.fastjson import parse
 from rmqtx.readers.store.store import open_store
-from rmqtx.readers.traces.trace_lines import FIELD_END, LINE_END, trace_lines
+from rmqtx.readers.traces import FIELD_END, LINE_END, trace_lines
 from rmqtx.remoting.connections.credentials import from_file
 from rmqtx.remoting.protocol.frames import FrameReader, decoded, encoded, parsed_json
 from rmqtx.remoting.protocol.record_bytes import blocks_of

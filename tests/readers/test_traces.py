@@ -11,7 +11,7 @@ import pytest
 from rmqtx.readers.model.tables import TRACES
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import TRACE_TOPIC, open_store
-from rmqtx.readers.traces.trace_lines import Decision, TraceKind, last_decisions, scan_traces, trace_lines
+from rmqtx.readers.traces import Decision, TraceKind, last_decisions, scan_traces, trace_lines
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.field import field_stores, right

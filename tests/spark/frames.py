@@ -18,7 +18,7 @@ from rmqtx.readers.model.tables import findings_table
 from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 from rmqtx.readers.store.checkpoint import read_checkpoint
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema
 from rmqtx.spark_tasks.source.derived_scans import read_segments

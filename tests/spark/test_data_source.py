@@ -34,7 +34,7 @@ from rmqtx.readers.storage import segments
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
 from rmqtx.spark_tasks.session.schemas import arrow_schema, spark_schema
 from rmqtx.spark_tasks.source.read_options import OPTIONS, parse_options

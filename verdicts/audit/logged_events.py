@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from rmqtx.readers.traces.trace_lines import TraceKind
+from rmqtx.readers.traces import TraceKind
 from rmqtx.verdicts.model.verdict_words import EVIDENCE, State
 
 if TYPE_CHECKING:

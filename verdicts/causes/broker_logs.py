@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rmqtx.readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, OP_QUEUE_DELETED, Change
-from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.readers.traces import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, all_hold, fits, need, proves
 from rmqtx.verdicts.causes.checks import checks_begin_again
 from rmqtx.verdicts.causes.evidence import Evidence

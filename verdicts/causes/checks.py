@@ -14,7 +14,7 @@ from rmqtx.readers.model.releases import (
     UNREADABLE_IS_NULL,
     Change,
 )
-from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.readers.traces import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import in_failed_rounds, transactions_named

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s, are_among, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
-from rmqtx.readers.traces.trace_lines import TraceKind
+from rmqtx.readers.traces import TraceKind
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx.verdicts.model.witnesses import distinct_counts

@@ -13,7 +13,7 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.releases import PROXIES, Change
 from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
 from rmqtx.readers.store.broker_conf import EXPIRE_MS_DEFAULT
-from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.readers.traces import Decision
 from rmqtx.verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.clients import without_producer
 from rmqtx.verdicts.causes.evidence import Evidence

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Change
-from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.readers.traces import Decision
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import asked, undecided

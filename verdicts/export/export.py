@@ -26,7 +26,7 @@ from rmqtx.readers.model.errors import SourceError, UnwritableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import ALL_TABLES, column
 from rmqtx.readers.store.store import Store
-from rmqtx.readers.traces.trace_lines import traces_of
+from rmqtx.readers.traces import traces_of
 from rmqtx.verdicts.audit.provenance import Provenance, with_provenance
 from rmqtx.verdicts.export.export_manifest import (
     Done,

@@ -24,7 +24,7 @@ from rmqtx.readers.model.identities import UInt64s, identity_hashes
 from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
-from rmqtx.readers.traces.trace_lines import TraceKind, traces_of
+from rmqtx.readers.traces import TraceKind, traces_of
 
 #: How much of a log is scanned for traces that the index does not cover: takes some seconds.
 _SCANNED_BYTES_MAX = 1 << 30

@@ -6,7 +6,7 @@ from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import RECORDS, TRACES
 from rmqtx.readers.store.store import TRACE_TOPIC, Store
-from rmqtx.readers.traces.trace_lines import last_decisions, scan_traces
+from rmqtx.readers.traces import last_decisions, scan_traces
 from rmqtx.verdicts.claims.records_read import with_lost_records
 from rmqtx_cli.commands.declared.decode import DecodeCommitlog, DecodeHalf, DecodeOp, DecodeTrace, RowsOptions
 from rmqtx_cli.commands.decode.shared import Asked, RowsForm, asked_of, bounds_of, list_readings, list_rows

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rmqtx.readers.ledger.ledger import open_ledger
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
-from rmqtx.readers.traces.trace_lines import TraceLedger
+from rmqtx.readers.traces import TraceLedger
 from rmqtx.repairs.plans.draft_plan import Planner
 from rmqtx.verdicts.audit.provenance import Provenance
 from rmqtx.verdicts.ledger.join import LedgerFit, reconcile

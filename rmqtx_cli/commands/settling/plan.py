@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
-from rmqtx.readers.traces.trace_lines import Decision
+from rmqtx.readers.traces import Decision
 from rmqtx.repairs.acts.situation import ActRequest, Situation
 from rmqtx.repairs.plans.draft_plan import PlanDraft, drafted
 from rmqtx.repairs.plans.plan_sources import PlanSource, rows_for, selectable

@@ -19,7 +19,7 @@ from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
 from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
 from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx.readers.store.store import Store, open_store
-from rmqtx.readers.traces.trace_lines import scan_traces
+from rmqtx.readers.traces import scan_traces
 from rmqtx.verdicts.export import export, export_manifest, folder, partition_files
 from rmqtx.verdicts.export.export import EXPORTED, ExportJob
 from rmqtx.verdicts.export.export_manifest import Done, Range, opened_directory

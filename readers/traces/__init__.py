@@ -1,1 +1,0 @@
-"""Message traces: what producers wrote about their transactions into a topic of the same brokers."""
