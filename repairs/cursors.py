@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.errors import BadRequest, RmqtxError, UnsafeStore
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column

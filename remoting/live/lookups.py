@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import CheckCursors
+from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.identities import (
     NAMES_ADVICE,

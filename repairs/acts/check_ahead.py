@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings

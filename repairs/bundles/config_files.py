@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.cursors import check_cursors, read_cursors
 from rmqtx.readers.index.record_keys import record_offset
 from rmqtx.readers.log.light_queues import PREFIX, light_queues, slot_offsets
 from rmqtx.readers.log.record_at import block_at

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.log.splits import plan_splits

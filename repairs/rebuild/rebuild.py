@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.commit_log import log_bytes, scan_segments
 from rmqtx.readers.log.header_rules import plausible_times
 from rmqtx.readers.log.record_block import Block

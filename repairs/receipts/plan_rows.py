@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.plan_file import PlanCursor, PlanStore, RecordPlace, Step, StepWitness

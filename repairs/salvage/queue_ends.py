@@ -12,7 +12,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.log.commit_log import scan_segments
 from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.transaction_records import is_delayed_half

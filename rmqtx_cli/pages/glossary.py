@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors import cursors
+from rmqtx.readers import cursors
 from rmqtx.readers.index import index
 from rmqtx.readers.log import dledger, record_layout
 from rmqtx.readers.model.exit_status import CHECK_MEANINGS, MEANINGS

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import check_cursors, cursor_databases
+from rmqtx.readers.cursors import check_cursors, cursor_databases
 from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, SeenDesign, are_before_half_topics, designs_of
 from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN

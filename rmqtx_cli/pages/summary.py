@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import transaction_metrics
+from rmqtx.readers.cursors import transaction_metrics
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted

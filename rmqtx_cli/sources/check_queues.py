@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index.index import infer_slots_count
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, check_rules

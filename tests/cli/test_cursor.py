@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.errors import UnsafeStore
 from rmqtx.readers.model.exit_status import DONE, INCOMPLETE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from rmqtx.readers.store.fastjson import parse

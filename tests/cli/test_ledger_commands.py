@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.receipts.plan_file import read_plan

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import transaction_metrics
+from rmqtx.readers.cursors import transaction_metrics
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.model.errors import UnsafeStore
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings

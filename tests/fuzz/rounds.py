@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.commit_log import scan_records

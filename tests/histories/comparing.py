@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.rocksdb.database_slots import UnknownSlots
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store

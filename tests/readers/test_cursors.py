@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors, read_cursors, transaction_metrics
+from rmqtx.readers.cursors import check_cursors, read_cursors, transaction_metrics
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus

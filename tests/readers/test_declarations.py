@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtx.readers.cursors.cursors import CURSOR_KEY
+from rmqtx.readers.cursors import CURSOR_KEY
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
 from rmqtx.readers.log.record_layout import BLANK, RECORD
 from rmqtx.readers.model import errors

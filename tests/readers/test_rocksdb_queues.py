@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.cursors import check_cursors, read_cursors
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.rocksdb.rocksdb import open_database
 from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots

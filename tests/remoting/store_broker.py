@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.queues.consume_queue import open_queue

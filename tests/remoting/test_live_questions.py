@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.queues.consume_queue import open_queue

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.model.errors import BadRequest, NotAStore, UnreadableFile
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.open_file import OpenFile

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.cursors import CheckCursors, check_cursors
 from rmqtx.readers.model.errors import BadRequest, BadText
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings

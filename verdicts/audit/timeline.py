@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, read_cursors
+from rmqtx.readers.cursors import CheckCursors, check_cursors, read_cursors
 from rmqtx.readers.log.properties import CHECK_TIMES, IMMUNITY, PRODUCER_CLIENT_ID
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, transaction_metrics
+from rmqtx.readers.cursors import CheckCursors, check_cursors, transaction_metrics
 from rmqtx.readers.index.index import HEADER
 from rmqtx.readers.index.record_keys import indexed_end_offset, record_offset
 from rmqtx.readers.log.commit_log import written_end

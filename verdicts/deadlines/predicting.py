@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import CheckCursors
+from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
 from rmqtx.readers.model.columns import Bools, Int64s

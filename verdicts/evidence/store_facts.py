@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, lost_cursor_database
+from rmqtx.readers.cursors import CheckCursors, check_cursors, lost_cursor_database
 from rmqtx.readers.log.commit_log import scan_segments, written_end
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.segment_scan import SegmentScan

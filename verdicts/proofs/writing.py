@@ -15,7 +15,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.commit_log import written_end

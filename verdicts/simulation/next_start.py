@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, cursors_of_file
+from rmqtx.readers.cursors import CheckCursors, check_cursors, cursors_of_file
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ALWAYS, NEWEST_READ, Version, dotted

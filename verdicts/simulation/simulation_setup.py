@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, designs_of
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN as HALF_TOPICS

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC, INDEX_ENTRY
 from rmqtx.readers.log.record_layout import HEADER_BYTES_MAX, MAGIC_V1, RECORD, number_at, signed
 from rmqtx.readers.log.segment_scan import SegmentScan

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.designs import has_only_prepared
 from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import UNIQ_KEY

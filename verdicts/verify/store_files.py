@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_scan import scan_entries
 from rmqtx.readers.index.index_search import open_index

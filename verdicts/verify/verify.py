@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.cursors import check_cursors, read_cursors
 from rmqtx.readers.jobs.job_runner import SplitResult
 from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
 from rmqtx.readers.log.commit_log import remember_unused, span_findings

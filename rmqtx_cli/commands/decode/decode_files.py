@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index import index_scan
 from rmqtx.readers.log import dledger as dledger_entries
 from rmqtx.readers.model.errors import BadRequest

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import CheckCursors
+from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store

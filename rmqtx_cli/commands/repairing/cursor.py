@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted

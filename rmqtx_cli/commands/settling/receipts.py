@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.reading import Reading

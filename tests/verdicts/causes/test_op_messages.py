@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import broker_settings

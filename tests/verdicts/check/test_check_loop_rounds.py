@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round

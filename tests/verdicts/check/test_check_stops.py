@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.rocksdb.database_slots import UnknownSlots, slots_after_start
 from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key

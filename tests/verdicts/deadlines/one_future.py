@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit

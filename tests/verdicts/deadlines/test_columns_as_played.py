@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store, open_store

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.local_audit import audit

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.cursors import check_cursors, read_cursors
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import Action

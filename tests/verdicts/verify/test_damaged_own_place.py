@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
