@@ -28,6 +28,7 @@ from rmqtx.readers.log.transaction_records import NO_PLACE, are_damaged_finals, 
 from rmqtx.readers.model.columns import Int64s, IntegerSet, are_among, int64s
 from rmqtx.readers.model.identities import offset_of
 from rmqtx.readers.model.java_hashes import column_key_hashes
+from rmqtx.readers.model.releases import REFUSED_TAKES_NUMBER
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.fastjson import config_table
 from rmqtx.readers.store.store import (
@@ -53,6 +54,7 @@ from rmqtx.verdicts.evidence.derived_trust import (
 from rmqtx.verdicts.evidence.lookup_costs import Counts, about_offset, why_dear
 from rmqtx.verdicts.evidence.store_facts import StoreFacts
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains, lacks_diverted
+from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: For a window larger than this, a scan of the log is faster.
@@ -213,6 +215,7 @@ class DerivedFiles:
                 self._require_whole_chains()
                 require_slots(self._store, self._half_queue, self._gathered.table("halves"))
                 self._read_ops()
+                self._require_single_numbers()
         if self._gathered.findings:
             offset = self._gathered.findings[0].commit_log_offset
             raise Untrusted(f"the op message at commit-log offset {offset} cannot be read")
@@ -531,6 +534,24 @@ class DerivedFiles:
         known = pc.max(self._gathered.table("halves")["queue_offset"]).as_py()
         if known is None or highest > known:
             raise Untrusted(f"an op message lists half queue offset {highest}, which no half message has")
+
+    def _require_single_numbers(self) -> None:
+        """Require that no slot shortly before a number that an op message names leads to a half message with it too.
+
+        A broker that gives a number to a half message that it refuses writes the next ones into slots before theirs.
+        """
+        if REFUSED_TAKES_NUMBER.between(None, self._facts.settings.version_high) is False:
+            return
+        queue = self._half_queue
+        named = np.intersect1d(
+            self._gathered.named_numbers()[0], int64s(self._gathered.table("halves")["queue_offset"])
+        )
+        slots = np.unique(named[:, None] - np.arange(1, REFUSED_MAX))
+        slots = slots[(slots >= queue.min_offset) & (slots < queue.max_offset)]
+        for run in np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1) if len(slots) else ():
+            numbers, offsets, lengths, _ = queue.read(int(run[0]), int(run[-1]) + 1)
+            for _ in self._checked(blocks_at(self._log, offsets, lengths), HALF_TOPIC, numbers, offsets):
+                pass
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

@@ -483,6 +483,34 @@ def test_each_half_message_behind_a_refused_one_may_be_alone(count: int, tmp_pat
     assert found | wanted == found
 
 
+def test_the_fast_path_looks_for_the_number_of_a_decision_in_the_slots_before(
+    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B (number 3) is in slot 1, behind two refused half messages, and D1 (number 3) in slot 3, which the check has
+    before it: by queues and index D1 was ROLLED_BACK with certainty.
+    """
+    forge = Forge(tmp_path / "store", segment_bytes=8192)
+    slots = forge._slots[HALF_TOPIC, 0]
+    decided = forge.half("A")
+    forge.op(decided)
+    slots += [b"", b""]
+    last = forge.half("B")
+    slots[:] = [slot for slot in slots if slot]
+    forge.half("D0")
+    forge.half("D1")
+    forge.op(last)
+    forge.half("D1", checks=1)
+    root = forge.write(half_cursor=4, op_cursor=2)
+    made = rmqtx("rebuild", "index", root, "--to", tmp_path / "made")
+    assert made.status == 0, made.err
+    monkeypatch.setattr("rmqtx.verdicts.audit.lookups._OPEN_BYTES_MAX", 0)
+    store = open_store(tmp_path / "made")
+    rows = audit([store], settings_of_refusing).table()
+    listed = pending([store], settings_of_refusing).table().to_pylist()
+    assert listed == open_rows(rows).to_pylist()
+    assert [(row["transaction_id"], row["reason_code"]) for row in listed] == [("D1", "op_of_several")]
+
+
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
     assert shared_ranges([(0, 9), (10, 20)]) == []
     assert shared_ranges([(0, 9), (0, 3), (9, 9)]) == [(0, 3), (9, 9)]
