@@ -30,6 +30,11 @@ _KEPT = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 _TABLE_MAX = 16 << 20
 
 
+def no_numbers() -> Int64s:
+    """No numbers."""
+    return np.empty(0, np.int64)
+
+
 def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     """A column as native integers; `missing` stands for null."""
     numbers = column if column.type == _INT64 else column.cast(_INT64)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.columns import Int64s, int64s, no_numbers
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.output.views import Column, Row, plain
@@ -82,9 +82,9 @@ class Histograms:
            cell.
     """
 
-    _keys: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    _counts: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    _highest: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    _keys: Int64s = field(default_factory=no_numbers)
+    _counts: Int64s = field(default_factory=no_numbers)
+    _highest: Int64s = field(default_factory=no_numbers)
 
     def add(self, cells: Int64s, durations: Int64s) -> None:
         """Add durations, each to its cell."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.model.columns import Bools, Int32s, Int64s
+from rmqtx.readers.model.columns import Bools, Int32s, Int64s, no_numbers
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import BEGINS_AT_0_WITHOUT_SLOT, DISPATCHES_PAST_QUEUES, dotted
 from rmqtx.readers.model.shell_words import quoted
@@ -69,8 +69,8 @@ class CheckWindow:
     state: CheckState
     words: pa.Table
     diverted_count: int = 0
-    slot_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    slot_offsets: Int64s = field(default_factory=no_numbers)
+    fillers: Int64s = field(default_factory=no_numbers)
     findings: list[Finding] = field(default_factory=list)
     cuts: tuple[Finding, ...] = ()
     hides_new: frozenset[str] = frozenset()

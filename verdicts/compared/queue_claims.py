@@ -19,7 +19,7 @@ from rmqtx.readers.log.properties import OP_TAG, TAGS
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.log.torn_properties import have_torn_properties
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, no_numbers
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.model.ranges import runs_of
@@ -69,9 +69,9 @@ class QueueParts:
     """
 
     names: list[QueueName] = field(default_factory=list)
-    run_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    run_owners: Int64s = field(default_factory=no_numbers)
     runs: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    record_owners: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    record_owners: Int64s = field(default_factory=no_numbers)
     records: Int64s = field(default_factory=lambda: np.empty((len(RECORD_COLUMNS), 0), np.int64))
 
     @staticmethod

@@ -22,7 +22,7 @@ import numpy as np
 from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, no_numbers
 from rmqtx.readers.model.errors import MissingLibrary, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
@@ -77,7 +77,6 @@ from rmqtx.verdicts.model.predicted import (
     Event,
     Prediction,
     Why,
-    no_numbers,
 )
 from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.next_start import differing_starts, refused_by_all, starting_cursors

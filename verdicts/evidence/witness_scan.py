@@ -40,7 +40,7 @@ from rmqtx.readers.log.torn_properties import (
     unreadable_copies,
 )
 from rmqtx.readers.log.transaction_records import witnesses_of
-from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.columns import Bools, Int64s, int64s, no_numbers
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
@@ -95,8 +95,8 @@ class SplitFacts:
     rocksdb_halves_count: int = 0
     prepared_count: int = 0
     unfound: list[UnfoundSlot] = field(default_factory=list)
-    unmatched_named_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    unmatched_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    unmatched_named_offsets: Int64s = field(default_factory=no_numbers)
+    unmatched_offsets: Int64s = field(default_factory=no_numbers)
     unmatched_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     last_op_offset: int = -1

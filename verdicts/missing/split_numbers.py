@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqtx.readers.log.record_at import block_at, stored_block
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s, no_numbers
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.consume_queue import Queue, open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
@@ -24,10 +24,6 @@ _SLOTS_AT_ONCE = 1 << 20
 #: The most half messages that a broker refused between two starts, so how many slots before its number one is (5.0.0,
 #: 5.1.0).
 REFUSED_MAX = 32
-
-
-def _none() -> Int64s:
-    return np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -43,10 +39,10 @@ class SplitNumbers:
     """
 
     runs: list[tuple[int, int, int]] = field(default_factory=list)
-    numbers: Int64s = field(default_factory=_none)
-    offsets: Int64s = field(default_factory=_none)
-    slots: Int64s = field(default_factory=_none)
-    contradicting: Int64s = field(default_factory=_none)
+    numbers: Int64s = field(default_factory=no_numbers)
+    offsets: Int64s = field(default_factory=no_numbers)
+    slots: Int64s = field(default_factory=no_numbers)
+    contradicting: Int64s = field(default_factory=no_numbers)
 
     def add(self, other: SplitNumbers) -> None:
         """Add those of the next range of the log."""

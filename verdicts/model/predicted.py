@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model.columns import Bools, Int64s, rows_where
+from rmqtx.readers.model.columns import Bools, Int64s, no_numbers, rows_where
 from rmqtx.readers.model.findings import Finding
 from rmqtx.verdicts.model.verdict_words import OPEN_AGAIN_FLAG, Advice, AnswerEffect, NextEvent, State
 
@@ -119,11 +119,6 @@ EFFECTS: dict[AnswerEffect, str] = {
 UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)
 #: The events of copies that the check reads.
 READ_EVENTS = (Event.ASKED, Event.PUT_BACK, Event.EXPIRED, Event.SPENT)
-
-
-def no_numbers() -> Int64s:
-    """Return an empty array."""
-    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)

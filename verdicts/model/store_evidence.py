@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s, no_numbers
 from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version, newest_default
 from rmqtx.verdicts.model.log_evidence import LogEvidence
 from rmqtx.verdicts.model.trace_evidence import Traces
@@ -63,8 +61,8 @@ class StoreEvidence:
     was_stopped: bool = False
     op_interval_ms: int = newest_default("transactionOpBatchInterval")
     traces: Traces | None = None
-    light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
-    shifted_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+    light_halves: Int64s = field(default_factory=no_numbers, compare=False, repr=False)
+    shifted_halves: Int64s = field(default_factory=no_numbers, compare=False, repr=False)
 
     @property
     def is_slave(self) -> bool:

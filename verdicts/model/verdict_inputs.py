@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s, no_numbers
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import UInt64s
 from rmqtx.readers.model.releases import Version
@@ -29,10 +29,6 @@ UNKNOWN_SLOT = -2
 NOWHERE = -1
 
 
-def _none() -> Int64s:
-    return np.empty(0, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class HalfNumbers:
     """The half messages of queue 0 of a store whose queue offset does not identify them; empty for nearly all stores.
@@ -47,14 +43,14 @@ class HalfNumbers:
     Units: commit-log offsets in bytes; epoch milliseconds.
     """
 
-    offsets: Int64s = field(default_factory=_none)
-    slots: Int64s = field(default_factory=_none)
-    settling_offsets: Int64s = field(default_factory=_none)
-    hiding_offsets: Int64s = field(default_factory=_none)
-    numbers: Int64s = field(default_factory=_none)
-    places: Int64s = field(default_factory=_none)
-    final_offsets: Int64s = field(default_factory=_none)
-    final_times_ms: Int64s = field(default_factory=_none)
+    offsets: Int64s = field(default_factory=no_numbers)
+    slots: Int64s = field(default_factory=no_numbers)
+    settling_offsets: Int64s = field(default_factory=no_numbers)
+    hiding_offsets: Int64s = field(default_factory=no_numbers)
+    numbers: Int64s = field(default_factory=no_numbers)
+    places: Int64s = field(default_factory=no_numbers)
+    final_offsets: Int64s = field(default_factory=no_numbers)
+    final_times_ms: Int64s = field(default_factory=no_numbers)
 
     def __bool__(self) -> bool:
         return bool(len(self.offsets) or len(self.numbers))

@@ -21,7 +21,7 @@ from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
 from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, unreadable_copies
 from rmqtx.readers.log.transaction_records import witnesses_of
-from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s, no_numbers
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
@@ -35,10 +35,6 @@ from rmqtx.verdicts.verify.store_files import values_of_records
 
 #: Records at which a broker with forceVerifyPropCRC=true may end its reading.
 _UNPROVED_PROPERTIES = ("record-properties", "record-property-crc")
-
-
-def _none() -> Int64s:
-    return np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -66,7 +62,7 @@ class VerifiedSplit:
     latest_time_ms: int | None = None
     backwards: Int64s = field(default_factory=lambda: np.empty((0, 4), np.int64))
     op_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    older_offsets: Int64s = field(default_factory=_none)
+    older_offsets: Int64s = field(default_factory=no_numbers)
     has_halves: bool = False
     is_unread: bool = False
     checkpoint_values: set[int] = field(default_factory=set)
@@ -97,7 +93,7 @@ class SplitWork:
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
         self._old: list[OldRecords] = []
-        self._halves: list[tuple[Int64s, Int64s]] = [(_none(), _none())]
+        self._halves: list[tuple[Int64s, Int64s]] = [(no_numbers(), no_numbers())]
         self._reported: list[int] = []
         self._named: dict[str, list[pa.RecordBatch]] = {name: [] for name in _NAMED}
         self._with_old = with_old
@@ -189,7 +185,7 @@ class SplitWork:
         known.damaged = np.array(damaged, np.int64).reshape(-1, 2)
         known.backwards = np.concatenate([known.backwards, *self._backwards])
         known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
-        known.older_offsets = np.concatenate([_none(), *self._older])
+        known.older_offsets = np.concatenate([no_numbers(), *self._older])
         known.old_records = OldRecords.joined(self._old)
         offsets, numbers = (np.concatenate(columns) for columns in zip(*self._halves, strict=True))
         known.numbers = split_numbers(self._store, offsets, numbers, *self._split.offsets)
