@@ -124,7 +124,6 @@ class TransactionTable:
         return batch.set_column(place, batch.schema.field(place), changed)
 
 
-
 def read_transaction_table(
     address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
 ) -> TransactionTable:

@@ -46,7 +46,6 @@ class ChangeBytes(Protocol):
         """Return the same number of bytes."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Bytes at a position of a file, read when they are written. Units: bytes."""

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 Completed = Callable[[str], str]
 
 
-
 @dataclass(frozen=True, slots=True)
 class AskedAs:
     """How a plan was asked for, as its provenance has it. `options` must contain no secret."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rmqtx.repairs.receipts.journal import Journal
 
 
-
 def check_overrides(override: Sequence[str] | None, reason: str | None) -> tuple[str, ...]:
     """Return the guards to override. Raises: BadRequest for an unknown guard, one without an override, or no reason."""
     for name in override or ():

@@ -180,8 +180,6 @@ def test_in_mariadb_where_offset_is_reserved_names_are_quoted(tmp_path: Path) ->
                 assert read_transaction_table(there, "here", login=LOGIN).rows.to_pylist() == pending_rows()
 
 
-
-
 def test_who_may_not_read_is_told_by_the_server_and_no_password_is_shown(tmp_path: Path) -> None:
     needs_drivers()
     with running(MYSQL, tmp_path, asks_for_passwords=True) as port:

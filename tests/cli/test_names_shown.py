@@ -108,7 +108,6 @@ def test_every_view_is_among_those_whose_heads_are_explained() -> None:
     assert found > 30
 
 
-
 def test_every_column_that_is_shown_has_a_meaning() -> None:
     """Not only a head: the table that it is of is in RESULT_TABLES of rmqtx_cli/pages/glossary.py."""
     heads = [entry for entry in entries(all_views()) if entry.kind == "head of a printed column"]

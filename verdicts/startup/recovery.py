@@ -73,7 +73,6 @@ class PredictedStart:
     left_out_for: str = ""
 
 
-
 def predict_start(
     store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules, *,
     with_dispatch: bool = True,

@@ -93,8 +93,6 @@ def _carried_out(
     return made.receipt_id, journal.path
 
 
-
-
 def _check(override: Sequence[str] | None, reason: str | None) -> None:
     for name in override or ():
         if name not in UNWANTED:
