@@ -79,14 +79,19 @@ def flushed_time_ms(store: Store) -> int | None:
 
 
 def _read(store: Store) -> tuple[int, bytes] | None:
-    """Return the file's length and its first 4096 bytes; None if there is no file."""
+    """Return the file's length and its first 4096 bytes; None if there is no file.
+
+    Raises: UnreadableFile, also for a directory; FileChanged.
+    """
     place = store.place("checkpoint")
     try:
         entry = store.files.entry(place)
     except OSError as error:
         raise unreadable(place, error) from error
-    if entry is None or not entry.is_file:
+    if entry is None:
         return None
+    if not entry.is_file:
+        raise UnreadableFile(f"{place} is not a file", file=place)
     with open_file(place, entry.size_bytes, entry.modified_ns) as file:
         return entry.size_bytes, file.read(0, SIZE_BYTES)
 

@@ -61,7 +61,7 @@ def is_own_path(path: str) -> bool:
     first, _, rest = path.partition("/")
     if not rest:
         return re.fullmatch(_FILES, first) is not None
-    return any(re.fullmatch(names, first) for names, _ in _DIRECTORIES)
+    return _is_own(first)
 
 
 def is_own_directory(link: Path, root: Path) -> bool:
@@ -111,6 +111,7 @@ def top_links_out(root: Path) -> Iterator[Path]:
 
     Order: links in the root first.
     Damage: a directory that cannot be listed yields none; the code that reads the directory reports it.
+    Raises: UnreadableFile for a link in place of a directory that leads back to itself: it is not a missing directory.
     """
     real = os.path.realpath(root)
     directories = [real]
@@ -124,8 +125,25 @@ def top_links_out(root: Path) -> Iterator[Path]:
         for entry in found:
             if entry.is_symlink() and leads_out(Path(entry.path), Path(real)):
                 yield Path(entry.path)
-            elif directory == real and re.fullmatch(r"commitlog[-_\w]*|config", entry.name) and entry.is_dir():
+            elif directory == real and _is_own(entry.name) and _leads_to_directory(entry) and _has_links(entry.name):
                 directories.append(entry.path)
+
+
+def _has_links(name: str) -> bool:
+    """Whether a directory is one of log files or of the configuration, whose links are listed too."""
+    return re.fullmatch(r"commitlog[-_\w]*|config", name) is not None
+
+
+def _is_own(name: str) -> bool:
+    """Whether brokers give this name to a directory in the root of a store."""
+    return any(re.fullmatch(names, name) for names, _ in _DIRECTORIES)
+
+
+def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        raise unreadable(entry.path, error) from error
 
 
 def log_directories(files: FileSystem, place: str, names: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.program import WARM
 from tests.forge.logs import Forge
+from tests.forge.stores import copy_of
 
 COMMANDS = (["audit"], ["verify"], ["pending"], ["check"], ["stores"])
 
@@ -62,6 +64,40 @@ def test_a_link_to_itself_is_named_with_what_to_do(rmqtx: Run, common: Path, tmp
         last = result.err.splitlines()[-1]
         assert last.startswith(f"rmqtx: cannot read {link}: Too many levels of symbolic links - "), words
         assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("place", ["config", "commitlog", "consumequeue", "index"])
+def test_a_directory_that_is_a_link_to_itself_is_not_missing(
+    rmqtx: Run, common: Path, tmp_path: Path, place: str
+) -> None:
+    """It was `rmqtx: Too many levels of symbolic links: PLACE`, or the directory counted as missing, with status 0."""
+    store = Path(shutil.copytree(common, tmp_path / "store"))
+    shutil.rmtree(store / place)
+    (store / place).symlink_to(place)
+    for words in (*COMMANDS[:3], ["stores"], ["decode", "consumequeue"], ["decode", "index"], ["search", "--key", "x"]):
+        result = rmqtx(*words, store)
+        assert result.status == 10, words
+        said = f"rmqtx: cannot read {store / place}: Too many levels of symbolic links - "
+        assert result.err.startswith(said) or words == ["stores"], words
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize("name", ["common-5.3.3", "killed-4.4.0"])
+def test_a_checkpoint_in_place_of_which_is_something_else(
+    rmqtx: Run, tmp_path: Path, name: str, make: Callable[[Path], object]
+) -> None:
+    """Each command ended with 0, and the store had stopped cleanly; its broker exits at the start."""
+    root = copy_of(name, tmp_path)
+    checkpoint = root / "checkpoint"
+    checkpoint.unlink()
+    make(checkpoint)
+    version = ("--broker-version", name.rpartition("-")[2])
+    found = rmqtx("verify", root, *version, "--format", "csv", "--fields", "severity,code,file").out
+    assert f"error,start-refused,{checkpoint}" in found
+    assert f"error,unreadable-file,{checkpoint}" in found
+    for words in (("pending",), ("audit",), ("simulate",)):
+        assert rmqtx(*words, root, *version).status == 3, words
+    assert rmqtx("decode", "checkpoint", root).status == 3
 
 
 def test_nothing_that_a_terminal_obeys_comes_through(rmqtx: Run, tmp_path: Path) -> None:

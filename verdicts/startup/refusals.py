@@ -100,6 +100,21 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
     yield from refusals_of_configuration(store)
 
 
+def _refusal_of_checkpoint(store: Store) -> Iterator[Finding]:
+    """Return that the checkpoint is a directory, or a pipe: a broker opens it as a file, and exits.
+
+    Source: store/StoreCheckpoint.java, DefaultMessageStore.java load.
+    """
+    place = store.place("checkpoint")
+    try:
+        entry = store.files.entry(place)
+    except OSError:
+        return  # its reader reports it
+    if entry is not None and not entry.is_file:
+        actual = "a directory" if entry.is_directory else "neither a file nor a directory"
+        yield Finding(store.root, "start-refused", place, expected="a file", actual=actual)
+
+
 def _advice_on_size(directory: StartDirectory) -> str | None:
     """The advice where the given length fits no file, and all files have one other length.
 
@@ -166,7 +181,7 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
 
 
 def refusals_of_configuration(store: Store) -> Iterator[Finding]:
-    """Return the files of the configuration that a start cannot read.
+    """Return the files of the configuration that a start cannot read, and a checkpoint that is a directory or a pipe.
 
     With storeType=defaultRocksDB a broker reads the files too: 5.5.0 exited. With configManagerVersion=v2 it does not
     read those that its database replaces: 5.5.0 started.
@@ -178,3 +193,4 @@ def refusals_of_configuration(store: Store) -> Iterator[Finding]:
         for finding in read_config(store, name).findings:
             if finding.code == "config-damaged":
                 yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)
+    yield from _refusal_of_checkpoint(store)
