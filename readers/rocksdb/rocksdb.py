@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import MissingLibrary, SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.storage.places import DirectoryEntry, unreadable
 from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.store import Store
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 INSTALL = "pip install 'rmqtx[rocksdb]'"
 
+_PUT_BACK = "put the file back, from a backup of this directory"
 CURRENT = "CURRENT"
 _DATA = re.compile(r"MANIFEST-\d+|\d+\.(sst|ldb|log|blob)|IDENTITY")
 #: A flush or compaction of a running broker can remove a file between listing and opening: then list again.
@@ -164,9 +165,11 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
         place = f"{directory}/{CURRENT}"
         current = store.files.content(place, 1 << 10)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=directory) from error
+        failed = unreadable(place, error)
+        raise UnreadableFile(failed.message, file=directory, advice=failed.advice or _PUT_BACK) from error
     if current is None:
-        raise UnreadableFile(f"{directory} is not a RocksDB database: it has no file {CURRENT}", file=directory)
+        words = f"{directory} is not a RocksDB database: it has no file {CURRENT}"
+        raise UnreadableFile(words, file=directory, advice=_PUT_BACK)
     (folder / CURRENT).write_bytes(current)
     for entry in entries:
         if not _DATA.fullmatch(entry.name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,3 +86,17 @@ def test_what_spark_was_still_giving_ends_before_its_session() -> None:
     assert next(engine.watched(given()))["a"].to_pylist() == [1]
     engine.close()
     assert ended == ["cleared up"]
+
+
+@needs_rocksdict
+@pytest.mark.parametrize("hurt", [
+    Path.unlink, lambda file: (file.unlink(), file.mkdir()), lambda file: (file.unlink(), file.symlink_to(file.name)),
+])  # fmt: skip
+def test_a_database_that_cannot_be_opened_has_a_next_step(
+    rmqtx: Run, tmp_path: Path, hurt: Callable[[Path], object]
+) -> None:
+    root = copy_of("rocksdb-5.5.0", tmp_path)
+    hurt(root / "rocksdbstore" / "CURRENT")
+    result = rmqtx("decode", "rocksdb", root)
+    assert result.status == 10
+    assert " - " in result.err.splitlines()[-1]
