@@ -103,7 +103,7 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
 def _refusal_of_checkpoint(store: Store) -> Iterator[Finding]:
     """Return that the checkpoint is a directory, or a pipe: a broker opens it as a file, and exits.
 
-    Source: store/StoreCheckpoint.java, DefaultMessageStore.java load.
+    Source: store/StoreCheckpoint.java, DefaultMessageStore.java load; 4.3.0, 4.9.7, 5.1.4 and 5.5.0 exited.
     """
     place = store.place("checkpoint")
     try:
