@@ -4,7 +4,8 @@ An op message names a half queue offset. It does not decide a half message that 
 several half messages before it have the number, the op messages that name the number are assigned in log order:
 
 * one that follows a COMMIT record on one of these half messages is the op message of that commit;
-* else, if only one of them is not settled yet, it is that one's decision;
+* else, if only one of them is not settled yet, it is that one's decision, unless the slot of its number does not lead to
+  it and another one is settled: then the number may be damaged, and the op message the second one of the other;
 * else it may be the decision of each that is not settled: UNDECIDABLE.
 
 The check makes no difference between these half messages: it skips a slot whose number any op message names.
@@ -88,6 +89,7 @@ def _owners(view: StoreView, number: int, ops: list[tuple[int, int]]) -> dict[in
         for row in range(low, high)
     ]
     slack_ms = view.settings.transaction_op_batch_interval_ms + FINAL_SLACK_MS
+    shifted = set(table.shifted.tolist())
     settled: set[int] = set()
     owners: dict[int, set[int]] = {}
     for op_offset, time_ms in ops:
@@ -101,7 +103,9 @@ def _owners(view: StoreView, number: int, ops: list[tuple[int, int]]) -> dict[in
             settled.add(first[0])
         else:
             owners[op_offset] = {half[0] for half in before}
-            if len(before) == 1:
+            if len(before) == 1 and settled and before[0][0] in shifted:
+                owners[op_offset] |= settled
+            elif len(before) == 1:
                 settled.add(before[0][0])
     return owners
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.log.record_layout import AT
 from rmqtx.readers.log.splits import WorkDivision
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
@@ -24,11 +25,12 @@ from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores, right
-from tests.forge.damage import write_bytes
+from tests.forge.damage import flip_byte, log_files, write_bytes
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
+from tests.verdicts import truth
 from tests.verdicts.following import Followed
 from tests.verdicts.verifying import findings
 
@@ -509,6 +511,30 @@ def test_the_fast_path_looks_for_the_number_of_a_decision_in_the_slots_before(
     listed = pending([store], settings_of_refusing).table().to_pylist()
     assert listed == open_rows(rows).to_pylist()
     assert [(row["transaction_id"], row["reason_code"]) for row in listed] == [("D1", "op_of_several")]
+
+
+@pytest.mark.parametrize("bit", [2, 16])
+def test_the_second_op_message_of_a_commit_decides_no_half_message_with_a_damaged_number(
+    bit: int, tmp_path: Path
+) -> None:
+    """A discarded half message, whose number was changed to that of a committed one, which has two op messages, was
+    ROLLED_BACK by the second one.
+    """
+    name = "killed-5.5.0"
+    root = copy_of(name, tmp_path)
+    rows = truth.judged(name).to_pylist()
+    marked = {mark["half_queue_offset"] for row in rows if row["state"] == "COMMITTED" for mark in row["op_marks"]}
+    hurt = next(
+        row for row in rows
+        if row["state"] == "DISCARDED" and (row["half_copies"][0]["queue_offset"] ^ bit) in marked
+    )
+    copy = hurt["half_copies"][0]
+    flip_byte(log_files(root)[0], copy["commit_log_offset"] + AT["queue_offset"] + 7, bit)
+    found = {row["transaction_id"]: row for row in audit([open_store(root)], settings_of(name)).table().to_pylist()}
+    assert found[hurt["transaction_id"]]["state"] in ("DISCARDED", "UNDECIDABLE")
+    assert {row["transaction_id"] for row in rows if found[row["transaction_id"]]["state"] != row["state"]} <= {
+        hurt["transaction_id"]
+    }
 
 
 def test_ranges_of_numbers_that_two_runs_cover() -> None:
