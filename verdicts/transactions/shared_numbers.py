@@ -4,8 +4,8 @@ An op message names a half queue offset. It does not decide a half message that 
 several half messages before it have the number, the op messages that name the number are assigned in log order:
 
 * one that follows a COMMIT record on one of these half messages is the op message of that commit;
-* else, if only one of them is not settled yet, it is that one's decision, unless the slot of its number does not lead to
-  it and another one is settled: then the number may be damaged, and the op message the second one of the other;
+* else, if only one of them is not settled yet, it is that one's decision, unless it is not in the slot of its number
+  and another one is settled: then its number may be damaged, and the op message may be the second one of the other;
 * else it may be the decision of each that is not settled: UNDECIDABLE.
 
 The check makes no difference between these half messages: it skips a slot whose number any op message names.
