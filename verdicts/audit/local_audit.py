@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -182,8 +183,8 @@ def _audit(
     is_small = total <= ONE_PROCESS_BYTES_MAX
     fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
     reading.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
-    with RunFolder(directory=how.temporary_directory) as name:
-        directory = None if is_small else Path(name)
+    with nullcontext() if is_small else RunFolder(directory=how.temporary_directory) as name:
+        directory = None if name is None else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
         past = {root: one.past_ms for root, one in facts.items()}
         scan = functools.partial(_scan_split, _Scan(count, directory, past, fast))
