@@ -90,7 +90,7 @@ def _moved_at(log: SegmentedLog, queue: Queue, place: int) -> list[tuple[int, in
 
 
 def may_be_damaged(moved: Int64s, others: Int64s, named: Int64s, ops: Int64s) -> Bools:
-    """Return for each of some half messages whether an op message after it names its slot, and none has that number.
+    """Return which half messages have an op message after them that names their slot, a number that none of them has.
 
     `moved`: place, number and slot of each. `others`: numbers of other half messages that are not in their slot.
     `named`, `ops`: numbers that op messages name, and their places.

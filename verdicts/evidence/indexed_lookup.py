@@ -271,7 +271,7 @@ class DerivedFiles:
             block = block_at(self._log, first)
             if block is None or not block.topic_is(HALF_TOPIC)[0]:
                 where = f"commit-log offset {first}"
-                raise Untrusted(f"the first slot of the half queue points to {where}, which is no half message")
+                raise Untrusted(f"the first slot of the half queue points to {where}, which is not a half message")
         if queue.min_offset > 0 or first <= begin:
             return  # the first half messages have left the log
         # Only a broker before 4.3 writes prepared records, and it would have written the beginning of the log.
