@@ -189,9 +189,9 @@ def open_index_file(segment: Segment, slots_counts: Iterable[int] = ()) -> Index
 
     Raises: UnreadableFile, FileChanged.
     """
-    if segment.size_bytes < HEADER.size_bytes:
-        return IndexFile(segment, dict.fromkeys(HEADER.offsets, -1), None)
     with segment.open() as file:
+        if segment.size_bytes < HEADER.size_bytes:
+            return IndexFile(segment, dict.fromkeys(HEADER.offsets, -1), None)
         header = HEADER.unpack(file.read(0, HEADER.size_bytes))
         if header["next_entry_number"] == 0:  # a new file without a header yet
             header["next_entry_number"] = 1

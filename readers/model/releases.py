@@ -259,6 +259,10 @@ OTHER_SIZES_REFUSED = Change(
     "a broker does not start if a file in the log has another size", _FILES, since=(4, 5, 0), but=((4, 9, 2),)
 )
 DIRECTORIES_SKIPPED = Change("directories in the log are skipped", _FILES, since=(5, 1, 0))
+INDEX_FILES_OPENED = Change(
+    "a broker does not start if a file of the index cannot be opened", "store/index/IndexService.java load",
+    since=(5, 1, 0),
+)
 EMPTY_LAST_DELETED = Change("an empty last file is deleted", _FILES, since=(5, 1, 3))
 LONG_TOPICS = Change("records with the second magic code have topics longer than 127 bytes", _LOG, since=(5, 1, 0))
 IPV6_HOSTS = Change("hosts in records may be IPv6", _LOG, since=(4, 6, 0))

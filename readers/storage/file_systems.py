@@ -11,8 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from rmqtx.readers.model.errors import NotAStore, UnreadableFile
-from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.errors import NotAStore
 from rmqtx.readers.storage.places import (
     DirectoryEntry,
     FileSystem,
@@ -20,6 +19,7 @@ from rmqtx.readers.storage.places import (
     joined,
     name_of,
     normalised,
+    not_a_file,
     unreadable,
     uri_of,
 )
@@ -40,7 +40,7 @@ class LocalFiles:
         if "\0" in directory:  # a topic of damaged bytes: no file can have this name
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
         with os.scandir(directory) as found:
-            entries = [_local_entry(entry) for entry in found]
+            entries = [entry for one in found if (entry := _local_entry(one)) is not None]
         return sorted(entries, key=lambda entry: entry.name)
 
     def list_whole(self, directory: str) -> None:
@@ -53,8 +53,10 @@ class LocalFiles:
         try:
             status = os.stat(place)  # noqa: PTH116  # a command asks for hundreds of files
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 return None
+            if error.errno == errno.ELOOP:
+                return _broken_link(place)
             raise
         is_directory, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
         return DirectoryEntry(name_of(place), place, is_directory, is_file, status.st_size)
@@ -68,17 +70,24 @@ class LocalFiles:
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise UnreadableFile(f"{as_text(place)} is not a file", file=as_text(place))
+                raise not_a_file(place)
             return file.read(min(bytes_max, status.st_size) + 1)  # a read allocates the requested length
 
 
-def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry:
+def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """Return an entry of a directory; None if it was deleted meanwhile: a running broker deletes expired files."""
     try:
         is_directory, is_file = entry.is_dir(), entry.is_file()
         size_bytes = entry.stat().st_size if is_file else 0
-    except OSError:  # a running broker deletes expired files; a link may be circular
-        return DirectoryEntry(entry.name, entry.path, is_directory=False, is_file=False)
+    except OSError as error:
+        is_deleted = error.errno == errno.ENOENT and not entry.is_symlink()
+        return None if is_deleted else _broken_link(entry.path)
     return DirectoryEntry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
+
+
+def _broken_link(place: str) -> DirectoryEntry:
+    """Return the entry of a link that leads back to itself: it exists, and is neither a file nor a directory."""
+    return DirectoryEntry(name_of(place), place, is_directory=False, is_file=False, is_link=True)
 
 
 class ListedOnce(LocalFiles):

@@ -7,6 +7,7 @@ portions, so that memory does not grow with their number.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmqtx.readers.model.errors import FileChanged, UnreadableFile
-from rmqtx.readers.storage.places import unreadable
+from rmqtx.readers.storage.places import not_a_file, unreadable
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -112,9 +113,13 @@ class OpenFile:
         self.file = file
         self.size_bytes = size_bytes
         try:
-            self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait
+            mode = os.fstat(self._descriptor).st_mode
         except OSError as error:
             raise unreadable(file, error, "open") from error
+        if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):  # an image of a disk may be the disk
+            os.close(self._descriptor)
+            raise not_a_file(file)
 
     def __enter__(self) -> OpenFile:
         return self

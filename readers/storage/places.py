@@ -190,6 +190,12 @@ def unreadable(place: str | os.PathLike[str], error: OSError, verb: str = "read"
     return UnreadableFile(f"cannot {verb} {name}: {error.strerror}", file=name, advice=advice)
 
 
+def not_a_file(place: str | os.PathLike[str]) -> UnreadableFile:
+    """Return the error for a directory, a pipe or a link to itself in place of a file."""
+    name = as_text(place)
+    return UnreadableFile(f"{name} is not a file", file=name)
+
+
 @contextmanager
 def naming_unreadable(file: str | os.PathLike[str]) -> Iterator[None]:
     """Turn an OSError of the block into the error that names the file. Raises: UnreadableFile."""

@@ -246,7 +246,11 @@ def list_segments(
     found: list[Segment] = []
     for directory in directories:
         for entry in _entries(files_of(directory), directory, store, findings):
-            if not SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
+            is_named = SEGMENT_NAME.fullmatch(entry.name) is not None and int(entry.name) <= _OFFSET_MAX
+            if is_named and not entry.is_file:
+                findings.append(Finding(store, "unreadable-file", as_text(entry.path), actual="not a file"))
+                continue
+            if not is_named:
                 if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
                     findings.append(Finding(store, _FOREIGN, as_text(entry.path)))
                 continue

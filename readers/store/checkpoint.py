@@ -13,7 +13,7 @@ from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.model.reading import Coverage, Reading
 from rmqtx.readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from rmqtx.readers.model.tables import CHECKPOINT
-from rmqtx.readers.storage.places import unreadable
+from rmqtx.readers.storage.places import not_a_file, unreadable
 from rmqtx.readers.storage.segments import open_file
 from rmqtx.readers.store.remembered import remembered
 from rmqtx.readers.store.store import Store
@@ -81,7 +81,7 @@ def flushed_time_ms(store: Store) -> int | None:
 def _read(store: Store) -> tuple[int, bytes] | None:
     """Return the file's length and its first 4096 bytes; None if there is no file.
 
-    Raises: UnreadableFile, also for a directory; FileChanged.
+    Raises: UnreadableFile, also for a directory and a link to itself; FileChanged.
     """
     place = store.place("checkpoint")
     try:
@@ -91,7 +91,7 @@ def _read(store: Store) -> tuple[int, bytes] | None:
     if entry is None:
         return None
     if not entry.is_file:
-        raise UnreadableFile(f"{place} is not a file", file=place)
+        raise not_a_file(place)
     with open_file(place, entry.size_bytes, entry.modified_ns) as file:
         return entry.size_bytes, file.read(0, SIZE_BYTES)
 

@@ -339,7 +339,8 @@ class Store:
 
     @cached_property
     def index_files(self) -> tuple[Segment, ...]:
-        """The index files, oldest first; their names are times, so `base_offset` is 0.
+        """The index files, oldest first; their names are times, so `base_offset` is 0. One in place of which is a
+        directory, a pipe or a link to itself has no byte, and cannot be opened.
 
         Source: docs/formats/index.md#file.
         """
@@ -352,7 +353,7 @@ class Store:
         return tuple(
             Segment(as_text(entry.path), 0, entry.size_bytes, entry.modified_ns)
             for entry in entries
-            if entry.is_file and re.fullmatch(r"\d{17}", entry.name)
+            if re.fullmatch(r"\d{17}", entry.name)
         )
 
 
@@ -398,7 +399,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
         root=place,
         commit_log=segments,
         commit_log_directories=tuple(directories),
-        aborted=files.entry(joined(place, "abort")) is not None,
+        aborted=(abort := files.entry(joined(place, "abort"))) is not None and not abort.is_link,
         used_by_process=None if is_uri(place) else lock_holder(joined(place, "lock")),
         taken_time_ms=taken_time_ms,
         findings=tuple(findings),

@@ -81,7 +81,11 @@ def test_a_directory_that_is_a_link_to_itself_is_not_missing(
         assert result.err.startswith(said) or words == ["stores"], words
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def _link_to_itself(place: Path) -> None:
+    place.symlink_to(place.name)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, _link_to_itself])
 @pytest.mark.parametrize("name", ["common-5.3.3", "killed-4.4.0"])
 def test_a_checkpoint_in_place_of_which_is_something_else(
     rmqtx: Run, tmp_path: Path, name: str, make: Callable[[Path], object]
@@ -98,6 +102,41 @@ def test_a_checkpoint_in_place_of_which_is_something_else(
     for words in (("pending",), ("audit",), ("simulate",)):
         assert rmqtx(*words, root, *version).status == 3, words
     assert rmqtx("decode", "checkpoint", root).status == 3
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, _link_to_itself])
+@pytest.mark.parametrize(
+    ("name", "version", "refused"), [("common-5.3.3", "5.3.3", True), ("common-4.9.7", "4.9.7", False)]
+)
+def test_an_index_file_in_place_of_which_is_something_else(
+    rmqtx: Run, tmp_path: Path, name: str, version: str, make: Callable[[Path], object], *, refused: bool
+) -> None:
+    """It counted as missing: `verify` and `decode index` ended with 0. From 5.1.0 on a broker exits at its start."""
+    root = copy_of(name, tmp_path)
+    (file,) = (root / "index").iterdir()
+    file.unlink()
+    make(file)
+    found = rmqtx("verify", root, "--broker-version", version, "--format", "csv", "--fields", "severity,code,file")
+    assert (found.status, f"error,unreadable-file,{file}" in found.out) == (1, True)
+    assert (f"error,start-refused,{file}" in found.out) == refused
+    decoded = rmqtx("decode", "index", root)
+    assert (decoded.status, f"unreadable-file: {file}" in decoded.err) == (3, True)
+    for words in (("pending",), ("audit",), ("simulate",)):
+        assert rmqtx(*words, root, "--broker-version", version).status == (3 if refused else 0), words
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, _link_to_itself, lambda place: place.symlink_to("nowhere")])
+def test_a_queue_file_in_place_of_which_is_something_else(
+    rmqtx: Run, tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    """A directory counted as missing, with status 0; a link was a file that does not belong there."""
+    root = copy_of("common-5.3.3", tmp_path)
+    file = root / "consumequeue" / "orders" / "0" / "00000000000000000000"
+    file.unlink()
+    make(file)
+    decoded = rmqtx("decode", "consumequeue", root)
+    assert (decoded.status, f"unreadable-file: {file}" in decoded.err) == (3, True)
+    assert rmqtx("verify", root).status == 1
 
 
 def test_nothing_that_a_terminal_obeys_comes_through(rmqtx: Run, tmp_path: Path) -> None:

@@ -25,7 +25,12 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store, is_bundle
 from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.startup.recovery import loaded_log
-from rmqtx.verdicts.startup.refusals import refusals_of_configuration, refusals_of_directory, start_directories
+from rmqtx.verdicts.startup.refusals import (
+    refusals_of_configuration,
+    refusals_of_directory,
+    refusals_of_index,
+    start_directories,
+)
 from rmqtx.verdicts.startup.rules import RecoveryRules, not_predictable, possible_rules
 from rmqtx.verdicts.startup.started_queues import StartedQueue, ends_in_empty_file, started_queues
 
@@ -108,6 +113,7 @@ class _Refusals:
     def findings(self, rules: RecoveryRules) -> list[Finding]:
         """Return why a start by some rules does not succeed."""
         found = [one for directory in self._directories for one in refusals_of_directory(self._store, directory, rules)]
+        found += refusals_of_index(self._store, rules)
         found += refusals_of_configuration(self._store)
         return found or [Finding(
             self._store.root, "start-refused", self._store.place("consumequeue"),
@@ -118,7 +124,7 @@ class _Refusals:
         """Whether a start by some rules does not succeed. Raises: UnreadableFile, FileChanged."""
         if self._is_unreadable or any(
             True for one in self._directories for _ in refusals_of_directory(self._store, one, rules)
-        ):
+        ) or any(True for _ in refusals_of_index(self._store, rules)):
             return True
         if not rules.refuses_empty_queue_file or not self._is_predictable:
             return False

@@ -97,22 +97,31 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
         for finding in refusals_of_directory(store, directory, rules):
             is_size = finding.length_bytes is not None and finding.actual != "a directory"
             yield replace(finding, advice=advice) if advice and is_size else finding
+    yield from refusals_of_index(store, rules)
     yield from refusals_of_configuration(store)
 
 
-def _refusal_of_checkpoint(store: Store) -> Iterator[Finding]:
-    """Return that the checkpoint is a directory, or a pipe: a broker opens it as a file, and exits.
+def refusals_of_index(store: Store, rules: RecoveryRules) -> Iterator[Finding]:
+    """Return what in place of index files is not a file: a broker from 5.1.0 on opens each, and exits.
 
-    Source: store/StoreCheckpoint.java, DefaultMessageStore.java load; 4.3.0, 4.9.7, 5.1.4 and 5.5.0 exited.
+    A name that is not a number is passed over. Where a link leads nowhere, the file is made there.
+    Source: store/index/IndexService.java load, DefaultMessageStore.java load; 4.3.0, 4.9.7 and 5.0.0 started, 5.1.0,
+            5.1.4, 5.2.0, 5.3.3 and 5.5.0 exited.
     """
-    place = store.place("checkpoint")
+    for entry in entries(store, store.place("index")) if rules.opens_index_files else ():
+        if _JAVA_LONG.fullmatch(entry.name):
+            yield from _refusal_of_place(store, entry.path)
+
+
+def _refusal_of_place(store: Store, place: str) -> Iterator[Finding]:
+    """Return that a directory, a pipe or a link to itself is at a place where a broker opens a file."""
     try:
         entry = store.files.entry(place)
     except OSError:
         return  # its reader reports it
     if entry is not None and not entry.is_file:
         actual = "a directory" if entry.is_directory else "neither a file nor a directory"
-        yield Finding(store.root, "start-refused", place, expected="a file", actual=actual)
+        yield Finding(store.root, "start-refused", as_text(place), expected="a file", actual=actual)
 
 
 def _advice_on_size(directory: StartDirectory) -> str | None:
@@ -181,10 +190,12 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
 
 
 def refusals_of_configuration(store: Store) -> Iterator[Finding]:
-    """Return the files of the configuration that a start cannot read, and a checkpoint that is a directory or a pipe.
+    """Return the files of the configuration that a start cannot read, and a checkpoint that is not a file.
 
     With storeType=defaultRocksDB a broker reads the files too: 5.5.0 exited. With configManagerVersion=v2 it does not
-    read those that its database replaces: 5.5.0 started.
+    read those that its database replaces: 5.5.0 started. Where the checkpoint was a directory or a link to itself,
+    4.3.0, 4.9.7, 5.1.4 and 5.5.0 exited.
+    Source: store/StoreCheckpoint.java, DefaultMessageStore.java load.
     """
     replaced = _IN_SECOND_DATABASE if store.has("config", "rdb", "CURRENT") else ()
     for name in _CONFIGURATIONS:
@@ -193,4 +204,4 @@ def refusals_of_configuration(store: Store) -> Iterator[Finding]:
         for finding in read_config(store, name).findings:
             if finding.code == "config-damaged":
                 yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)
-    yield from _refusal_of_checkpoint(store)
+    yield from _refusal_of_place(store, store.place("checkpoint"))

@@ -23,6 +23,7 @@ from rmqtx.readers.model.releases import (
     EMPTY_LAST_DELETED,
     EMPTY_QUEUE_FILE_REFUSED,
     FILES_BACK_BOUNDED,
+    INDEX_FILES_OPENED,
     IPV6_HOSTS,
     LAST_TO_START_ALIKE,
     LENGTHS_BOUNDED,
@@ -67,6 +68,7 @@ class RecoveryRules:
     refuses_other_sizes: bool
     skips_directories: bool
     deletes_empty_last: bool
+    opens_index_files: bool
     magics: tuple[int, ...]
     reads_ipv6: bool
     bounds_lengths: bool
@@ -110,6 +112,7 @@ def rules_of(
         refuses_other_sizes=OTHER_SIZES_REFUSED.holds(version),
         skips_directories=DIRECTORIES_SKIPPED.holds(version),
         deletes_empty_last=EMPTY_LAST_DELETED.holds(version),
+        opens_index_files=INDEX_FILES_OPENED.holds(version),
         magics=(MAGIC_V1, MAGIC_V2) if LONG_TOPICS.holds(version) else (MAGIC_V1,),
         reads_ipv6=IPV6_HOSTS.holds(version),
         bounds_lengths=LENGTHS_BOUNDED.holds(version),
