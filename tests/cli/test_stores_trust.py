@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.model.exit_status import DONE, INCOMPLETE
-from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from tests.brokers.corpus import all_names
@@ -120,6 +120,26 @@ def test_a_missing_op_queue_is_not_answered_with_status_0(rmqtx: Run, tmp_path: 
     answered = rmqtx("stores", root)
     assert answered.status == INCOMPLETE
     assert "damaged: queue-missing" in answered.out
+
+
+@pytest.mark.parametrize(
+    ("name", "cursors"), [("killed-5.3.3", True), ("common-4.9.7", True), ("common-5.3.3", False)]
+)
+def test_a_missing_half_queue_is_not_answered_with_status_0(
+    rmqtx: Run, tmp_path: Path, name: str, *, cursors: bool
+) -> None:
+    """The next start writes the queue again, up to the check cursor: nothing was reported. Nor was it without any
+    cursors, where the op queue shows that there were half messages.
+    """
+    root = copy_of(name, tmp_path)
+    if not cursors:
+        for file in (root / "config").glob("consumerOffset.json*"):
+            file.unlink()
+    shutil.rmtree(root / "consumequeue" / HALF_TOPIC)
+    answered = rmqtx("stores", root)
+    assert answered.status == INCOMPLETE
+    assert "queue-missing" in answered.out
+    assert LOOKED_AT not in answered.out
 
 
 def test_a_store_on_which_no_broker_starts_is_not_answered_with_status_0(rmqtx: Run, tmp_path: Path) -> None:
