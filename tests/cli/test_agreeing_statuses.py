@@ -108,6 +108,16 @@ def test_records_that_only_the_checkpoint_of_an_empty_log_shows(rmqtx: Run, tmp_
         assert (one.status, "log-missing" in one.err + one.out) == (1 if command == "verify" else 3, True), command
 
 
+@pytest.mark.parametrize("name", ["common-5.5.0", "dledger-killed-5.1.4", "rocksdb-5.5.0"])
+def test_a_record_that_only_the_checkpoint_shows_within_the_log(rmqtx: Run, tmp_path: Path, name: str) -> None:
+    """Where it has another record or none: `verify` ended with 0, and the others with 3."""
+    root = copy_of(name, tmp_path)
+    write_bytes(root / "checkpoint", 40, (104).to_bytes(8, "big"))
+    for command in ("verify", "pending", "audit"):
+        one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
+        assert (one.status, "log-missing" in one.err + one.out) == (1 if command == "verify" else 3, True), command
+
+
 @pytest.mark.parametrize("name", ["statetable-3.1.4", "prepared-3.2.6", "common-4.3.0", "killed-4.4.0"])
 def test_a_log_file_that_a_start_does_not_load(rmqtx: Run, tmp_path: Path, name: str) -> None:
     """Before 4.5.0 a broker starts without a log file of another length, and without later ones: only `verify`

@@ -205,13 +205,15 @@ def lost_end(
     )  # fmt: skip
 
 
-def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None) -> list[Finding]:
+def contradictions(
+    store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None, decoded: DecodedLog | None = None
+) -> list[Finding]:
     """Return a finding if other files refer to records at places with other records: they belong to another log.
 
-    `lost`: what is reported as lost after the end.
+    `lost`: what is reported as lost after the end. `spans` and `decoded`: as for `lost_end`.
     """
     try:
-        decoded = decoded_log(store, spans)
+        decoded = decoded or decoded_log(store, spans)
         holes = _holes(store, spans, decoded.end_offset)
         if lost is not None:
             holes.append((lost.missing.begin_offset, lost.missing.end_offset))

@@ -37,8 +37,8 @@ from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.audit.lookups import open_transactions
 from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
 from rmqtx.verdicts.claims.claim_proofs import DecodedLog
-from rmqtx.verdicts.claims.log_agreement import lost_end
-from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
+from rmqtx.verdicts.claims.log_agreement import contradictions, lost_end
+from rmqtx.verdicts.claims.log_claims import CHECKPOINT, LogClaims, log_claims
 from rmqtx.verdicts.compared.checked_queues import ranges_of_log
 from rmqtx.verdicts.compared.losses import with_losses
 from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
@@ -266,14 +266,21 @@ def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Findin
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         end = max([store.log_begin_offset, *(split.end_offset for split in splits)])
         claims = _with_places(log_claims(store)) if times else log_claims(store)
-        lost = lost_end(store, claims, spans, DecodedLog(end, max(times, default=None)))
+        decoded = DecodedLog(end, max(times, default=None))
+        lost = lost_end(store, claims, spans, decoded)
         known.extend([] if lost is None else [lost.finding])
+        known.extend(contradictions(store, _of_checkpoint(claims), spans, lost, decoded))
     yield from with_losses(store, known)
 
 
 def _with_places(claims: LogClaims) -> LogClaims:
     """The claims without the checkpoint's times, which have a finding of their own where the log has a record."""
     return replace(claims, newest=tuple(claim for claim in claims.newest if claim.store_time_ms is None))
+
+
+def _of_checkpoint(claims: LogClaims) -> LogClaims:
+    """The claims of the checkpoint: slots, entries and tables are compared with their records one by one."""
+    return replace(claims, newest=tuple(claim for claim in claims.newest if claim.kind == CHECKPOINT))
 
 
 def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
