@@ -64,6 +64,8 @@ ROCKSDB_OP_TOPIC = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 #: Where half messages are, where op messages are, and both: the topics that the check reads.
 HALF_TOPICS, OP_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC), (OP_TOPIC, ROCKSDB_OP_TOPIC)
 CHECK_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+#: Those of transactions in RocksDB: their check reads its table, and none of their queues.
+TABLE_TOPICS = (ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: The topics that the check reads and writes.
 TRANSACTION_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"

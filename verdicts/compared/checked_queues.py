@@ -18,7 +18,7 @@ from rmqtx.readers.model.ranges import LogRanges, merged
 from rmqtx.readers.old_tables.beside_tables import expects_tables
 from rmqtx.readers.queues.slot_files import topic_bytes
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.store import CHECK_TOPICS, Store
+from rmqtx.readers.store.store import CHECK_TOPICS, TABLE_TOPICS, Store
 from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts, unread_op_queues
 from rmqtx.verdicts.compared.rocksdb_queues import rocksdb_queue_findings
 from rmqtx.verdicts.compared.state_table import state_table_findings
@@ -30,6 +30,10 @@ _TABLE_CODES = frozenset({
     "table-entry-invalid", "table-gap", "table-missing", "table-lost", "redo-log-missing", "table-slot-mismatch",
     "redo-entry-mismatch", "redo-entry-missing", "table-remade",
 })
+
+
+#: What is damaged or lost in a queue, and shows nothing of the record.
+_OF_QUEUE_ONLY = frozenset({"queue-missing", "queue-gap", "slot-invalid", "slot-missing"})
 
 
 class CheckedClaims:
@@ -64,7 +68,8 @@ def checked_queue_findings(
 ) -> Iterator[Finding]:
     """Return the faults of the queues that the check reads; `facts` gets what the prediction of a start needs.
 
-    Other tags codes are not among them: the check reads none.
+    Other tags codes are not among them: the check reads none. Nor is what queues of transactions in RocksDB have lost:
+    the checks of 5.4.0 and 5.5.0 asked about the same transactions without these queues.
 
     A store with queues in RocksDB can have them in files too, because its broker writes both and reads either.
     `known`: what is reported already; of one queue, each code is reported once.
@@ -75,13 +80,13 @@ def checked_queue_findings(
     if store.has_rocksdb_queues:
         codes = {one.code for one in known}
         for finding in rocksdb_queue_findings(store, ranges, CHECK_TOPICS):
-            if _bears_on_check(finding) and finding.code not in codes:
+            if _bears_on_check(finding, _topic_of(finding)) and finding.code not in codes:
                 yield finding
     topics = frozenset(topic_bytes(topic) for topic in CHECK_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics, unread=unread_op_queues(store))
     for finding in comparison.findings():
-        topic = next((topic for topic in CHECK_TOPICS if topic in _words_of(finding)), "")
-        if _bears_on_check(finding) and (finding.code, topic) not in reported:
+        topic = _topic_of(finding)
+        if _bears_on_check(finding, topic) and (finding.code, topic) not in reported:
             yield finding
     if not store.has_rocksdb_queues:  # else no start is predicted
         facts += comparison.facts
@@ -102,8 +107,14 @@ def table_findings(
             yield finding
 
 
-def _bears_on_check(finding: Finding) -> bool:
+def _bears_on_check(finding: Finding, topic: str) -> bool:
+    if topic in TABLE_TOPICS and finding.code in _OF_QUEUE_ONLY:
+        return False
     return finding.kind.severity is not Severity.NOTE and finding.code != "slot-tags-mismatch"
+
+
+def _topic_of(finding: Finding) -> str:
+    return next((topic for topic in CHECK_TOPICS if topic in _words_of(finding)), "")
 
 
 def _words_of(finding: Finding) -> str:

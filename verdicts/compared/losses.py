@@ -16,9 +16,17 @@ from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import are_sound
-from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files, topic_bytes
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    TABLE_TOPICS,
+    Store,
+)
 from rmqtx.verdicts.compared.queue_claims import unread_op_queues
 from rmqtx.verdicts.startup.findings import dispatched_findings
 from rmqtx.verdicts.startup.log_walk import LogWalk
@@ -136,6 +144,6 @@ def started_check_findings(
         recover_queues(store, walk, fates, rules, OtherQueues(min(reach, log_end)))
     except SourceError:
         return
-    unread = unread_op_queues(store)
-    are_read = [fate for fate in fates if fate.facts.name not in unread]
+    unread, of_tables = unread_op_queues(store), {topic_bytes(topic) for topic in TABLE_TOPICS}
+    are_read = [fate for fate in fates if fate.facts.name not in unread and fate.facts.name[1] not in of_tables]
     yield from (one for one in dispatched_findings(store, are_read) if one.is_error)

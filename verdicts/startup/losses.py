@@ -20,7 +20,7 @@ from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.slot_files import QueueName, topic_text
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, Store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, TABLE_TOPICS, Store
 
 _NAMED_MAX = 3
 _NOUNS = {
@@ -43,6 +43,8 @@ _MEANINGS = {
 _CUT_OF_PREPARED = {
     "final": "consumers that have not read them yet never receive them; the log no longer shows what they committed"
 }
+#: The check of transactions in RocksDB reads its table.
+_SKIPPED_OF_TABLE = dict.fromkeys(("half", "op"), "the check does not read this queue, but its table in RocksDB")
 _SKIPPED_OF_PREPARED = {"final": _MEANINGS["other message"]}
 
 
@@ -66,7 +68,10 @@ def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
     if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
         return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
     more = f"; of {len(rows)} records, the first {_EXAMINED_MAX} were counted" if len(rows) > _EXAMINED_MAX else ""
-    return _sentence("never read", counts, ids, _SKIPPED_OF_PREPARED if has_only_prepared(store) else {}) + more
+    others = _SKIPPED_OF_PREPARED if has_only_prepared(store) else {}
+    if topic_text(name[1]) in TABLE_TOPICS:
+        others = _SKIPPED_OF_TABLE
+    return _sentence("never read", counts, ids, others) + more
 
 
 def _open(store: Store, rows: Int64s) -> str:
