@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.mutants.drawing import SECONDS_MAX, Chooser, Mutant, drawn, product_files
 from tests.mutants.equivalents import EQUIVALENT, key_of, read_equivalents, unknown
-from tests.mutants.page import PAGE, RESULTS, merged, write_page
+from tests.mutants.page import PAGE, RESULTS, draw_of, merged, write_page
 from tests.mutants.touched import Database
 from tests.mutants.trees import copied
 from tests.mutants.worker import KILLED, NOT_COVERED, SURVIVED, TIMED_OUT, Job
@@ -116,6 +116,7 @@ class Run:
         outcomes = self._outcomes(jobs, minutes)
         # Of a run that ended early, only mutants before the first one that was not played: no choice by their kind.
         end = next((job.number for job in jobs if job.number >= 0 and job.number not in outcomes), len(rows))
+        Database(self.database, self.tree).note_kills(one["by"] for one in outcomes.values() if "::" in one["by"])
         for number, outcome in outcomes.items():
             if number >= 0:
                 rows[number] |= {name: outcome[name] for name in ("outcome", "by", "seconds")}
@@ -165,7 +166,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = "CPU time of the tests of a mutant; further tests are left out"
     parser.add_argument("--longest", type=float, default=SECONDS_MAX, help=words)
     parser.add_argument("--tests", action="append", default=[], help="test files or folders to run under coverage")
-    parser.add_argument("--survivors", action="store_true", help="only the survivors of the last run of each folder")
+    words = "only the survivors of the draw of --seed, or of the last draw"
+    parser.add_argument("--survivors", action="store_true", help=words)
     parser.add_argument("--page", action="store_true", help="write docs/mutants.md")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -186,10 +188,11 @@ def main(arguments: list[str] | None = None) -> int:
     status = 0
     for folder, files in parts.items():
         known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() and root == ROOT else {}
+        key = draw_of(known, folder, options.seed) if options.survivors else f"{folder}@{seed}"
         mutants = drawn(root, files, options.count if not options.survivors else 1 << 30, f"{seed}:{folder}")
         gone: set[tuple[Any, ...]] = set()
         if options.survivors:
-            gone = {(row["file"], row["function"], row["mutation"], row["nth"]) for row in known[folder]["survivors"]}
+            gone = {(row["file"], row["function"], row["mutation"], row["nth"]) for row in known[key]["survivors"]}
             mutants = [one for one in mutants if key_of(one.file, one.mutation) in gone]
             gone -= {key_of(one.file, one.mutation) for one in mutants}
         print(f"{folder}: {len(mutants)} mutants, seed {seed}", flush=True)
@@ -201,7 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
         for line in settled(rows, equivalents):
             status = 1
             print(line, file=sys.stderr)
-        one = merged(root, rows, seed, run.recorded(), known.get(folder) if options.survivors else None, gone)
+        one = merged(root, rows, seed, run.recorded(), known.get(key) if options.survivors else None, gone)
         counts = (f"{value} {name.replace('_', ' ')}" for name, value in one.items() if isinstance(value, int))
         print(f"{folder}: " + ", ".join(counts))
         for row in one["survivors"]:
@@ -210,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"  {row['outcome']}: {row['file']}:{row['line']} {row['function']}: {row['mutation']}{left}")
         (cache / f"{folder.replace('/', '.')}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
         if options.page and root == ROOT:
-            known[folder] = one
+            known[key] = one
             RESULTS.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             write_page(known, entries, PAGE)
     return status

@@ -64,6 +64,12 @@ def _place(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("file", "function", "mutation", "nth"))
 
 
+def draw_of(results: dict[str, Row], folder: str, seed: int | None) -> str:
+    """The key of a folder's draw: that of a seed, or the last one that is kept."""
+    keys = [key for key in results if key.startswith(f"{folder}@")]
+    return keys[-1] if seed is None else f"{folder}@{seed}"
+
+
 def table(results: dict[str, Row]) -> str:
     """Both tables of the page."""
     head = (
@@ -72,19 +78,28 @@ def table(results: dict[str, Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
     )
     lines = []
-    for folder, one in sorted(results.items()):
+    total: Counter[str] = Counter()
+    for key, one in sorted(results.items()):
+        folder = key.partition("@")[0]
+        total.update({name: one[name] for name in ("mutants", "killed", "killed_later", "equivalent")})
         share = one["killed"] / max(1, one["mutants"] - one["equivalent"])
-        survivors = one["survived"] + one["not_covered"]
+        alive = one["survived"] + one["not_covered"]
         lines.append(
             f"| `{folder}` | {one['date']} | {one['commit']} | {one['seed']} | {one['mutants']} | {one['killed']} |"
-            f" {one['killed_later']} | {one['equivalent']} | {survivors} | {one['not_covered']} | {share:.0%} |"
+            f" {one['killed_later']} | {one['equivalent']} | {alive} | {one['not_covered']} | {share:.0%} |"
             f" {one['recorded']} |\n"
         )
+    share = total["killed"] / max(1, total["mutants"] - total["equivalent"])
+    left = total["mutants"] - total["killed"] - total["equivalent"]
+    lines.append(
+        f"| all draws | | | | {total['mutants']} | {total['killed']} | {total['killed_later']} |"
+        f" {total['equivalent']} | {left} | | {share:.0%} | |\n"
+    )
     text = head + "".join(lines) + "\n"
-    left = [(folder, row) for folder, one in sorted(results.items()) for row in one["survivors"]]
-    if left:
+    survivors = [row for _, one in sorted(results.items()) for row in one["survivors"]]
+    if survivors:
         text += "Survivors:\n\n| place | function | fault | |\n|---|---|---|---|\n"
-        for _, row in left:
+        for row in survivors:
             note = row["outcome"] if not row["left_out"] else f"{row['outcome']}; {row['left_out']} tests left out"
             fault = row["mutation"].replace("|", "\\|")
             text += f"| `{row['file']}:{row['line']}` | `{row['function'] or ''}` | `{fault}` | {note} |\n"

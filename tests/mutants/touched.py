@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS lines (
     file TEXT, source TEXT, digest TEXT, functions TEXT, masks TEXT, PRIMARY KEY (file, source)
 );
 CREATE INDEX IF NOT EXISTS by_source ON lines (source);
+CREATE TABLE IF NOT EXISTS kills (file TEXT PRIMARY KEY, count INTEGER);
 """
 
 
@@ -254,6 +255,19 @@ class Database:
             for ids, cpus, walls in self._tests.values()
             for test, cpu, wall in zip(ids, cpus, walls, strict=True)
         }
+
+    def note_kills(self, tests: Iterable[str]) -> None:
+        """Count for the files of these tests that each of them found a mutant."""
+        with self._connection:
+            for test in tests:
+                values = (test.partition("::")[0],)
+                self._connection.execute("INSERT OR IGNORE INTO kills VALUES (?, 0)", values)
+                self._connection.execute("UPDATE kills SET count = count + 1 WHERE file = ?", values)
+
+    def kills_per_second(self) -> dict[str, float]:
+        """For each test file that found mutants before: how many, per second of CPU time of all its tests."""
+        rows = self._connection.execute("SELECT file, count FROM kills")
+        return {file: count / max(1.0, sum(self._tests[file][1])) for file, count in rows if file in self._tests}
 
     def files(self) -> set[str]:
         """The test files that were run under coverage."""

@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.mutants import unshrunk
 from tests.mutants.touched import PLAIN
 
 KILLED, SURVIVED, TIMED_OUT, NOT_COVERED = "killed", "survived", "timed out", "not covered"
@@ -192,7 +193,8 @@ class Player:
         """In a new process, which loads the file with the fault."""
         names = scratch / "names"
         names.write_text("\n".join(job.tests), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", f"@{names}", "-x", *PLAIN, "--basetemp", str(scratch / "tests")]
+        command = [sys.executable, "-m", "pytest", f"@{names}", "-x", *PLAIN, "-p", unshrunk.__name__]
+        command += ["--basetemp", str(scratch / "tests")]
         cpu_limit = job.limits()[0] + _COLLECTING_SECONDS
         with (scratch / "log").open("wb") as log:
             child = subprocess.Popen(
@@ -273,7 +275,7 @@ def play(root: Path, jobs: list[Job], results: Path, until: float | None = None)
             tempfile.tempdir = scratch
             ready = Unpacked()
         player = Player(root, jobs, note, ready, until)
-        status = pytest.main([*files, *PLAIN], plugins=[player])
+        status = pytest.main([*files, *PLAIN], plugins=[player, unshrunk])
         tempfile.tempdir = None
     return int(status)
 
