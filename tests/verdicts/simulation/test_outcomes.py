@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules
 from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
-from rmqtx.verdicts.simulation.simulation_setup import _id_findings
+from rmqtx.verdicts.simulation.simulation_setup import _id_findings, has_half_queue, with_cursors
 from tests.forge.damage import flip_byte
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of
@@ -72,3 +74,19 @@ def test_an_id_that_the_index_contradicts_is_one_finding_also_at_the_begin_of_a_
     window = check_window(open_store(root), check_rules((5, 3, 3)), 0, 0, 0)
     (found,) = _id_findings(open_store(root), window)
     assert (found.code, found.file, found.position_bytes) == ("words-contradict", record["file"], 0)
+
+
+def test_a_cursor_from_the_command_line_replaces_that_of_queue_0_and_no_other_one() -> None:
+    known = CheckCursors({0: 3, 1: 9}, {0: 4, 1: 8})
+    changed = with_cursors(known, 5, None)
+    assert (changed.half, changed.op, changed.is_supposed) == ({0: 5, 1: 9}, {0: 4, 1: 8}, True)
+    assert with_cursors(CheckCursors(None, None), None, 2) == CheckCursors(None, {0: 2}, is_supposed=True)
+
+
+def test_an_empty_store_is_checked_if_its_release_has_half_topics(tmp_path: Path) -> None:
+    """Else the simulation of a new broker reports that no check uses half topics."""
+    store = open_store(Forge(tmp_path / "store").write())
+    assert [has_half_queue(store, broker_settings(store, version=one)) for one in ("4.2.0", "4.3.0", "5.5.0")] == [
+        False, True, True,
+    ]  # fmt: skip
+    assert has_half_queue(store)

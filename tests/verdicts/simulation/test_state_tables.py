@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from rmqtx.readers.log.record_layout import AT, COMMIT, PREPARED
+from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
 from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
@@ -58,3 +59,42 @@ def test_a_damaged_record_that_two_open_slots_lead_to_is_one_finding(tmp_path: P
     assert before.count("record-header") == 0
     assert [one.code for one in found.findings].count("record-header") == 1
     assert [len(records) for _, records, _ in found.timers] == [2]
+
+
+def test_an_open_slot_that_leads_to_no_record_is_reported_with_its_place(tmp_path: Path) -> None:
+    """What the timer asks about it is unknown; without the finding the simulation would end with status 0."""
+    forge = Old(tmp_path / "store")
+    places = [forge.prepared(), forge.prepared()]
+    root = forge.write(half_cursor=None, op_cursor=None)
+    tabled(root, [(places[0], PREPARED), (places[1] + 8, PREPARED)])
+    found = [one.actual for one in tables(root, {}).findings if one.code == "undecidable"]
+    assert found == [
+        f"1 open in the table, first at commit-log offset {places[1] + 8}: no record of their own is there"
+    ]
+
+
+def test_a_killed_broker_rebuilds_its_table_and_that_is_noted(tmp_path: Path) -> None:
+    """Else an operator reads slot numbers that the store does not have now."""
+    forge = Old(tmp_path / "store")
+    place = forge.prepared()
+    root = forge.write(half_cursor=None, op_cursor=None)
+    tabled(root, [(place, PREPARED)])
+    assert not any("rebuilds the state table" in note for note in tables(root, {}).notes)
+    (root / "abort").touch()
+    folder = root.joinpath(*REDO_FILES.directory)
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(bytes(1_000))
+    (note,) = [note for note in tables(root, {}).notes if "rebuilds the state table" in note]
+    assert "slots numbered from 0; the rebuilt table is simulated" in note
+
+
+def test_a_redo_log_without_a_state_table_is_that_of_a_slave_and_no_lost_table(tmp_path: Path) -> None:
+    forge = Old(tmp_path / "store")
+    forge.prepared()
+    root = forge.write(half_cursor=None, op_cursor=None)
+    folder = root.joinpath(*REDO_FILES.directory)
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(bytes(1_000))
+    found = tables(root, {})
+    assert "table-lost" not in {one.code for one in found.findings}
+    assert any("it has no state table, like a slave" in note for note in found.notes)
