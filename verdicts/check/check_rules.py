@@ -100,7 +100,7 @@ def check_settings(settings: BrokerSettings) -> CheckSettings:
     return CheckSettings(
         settings.transaction_time_out_ms,
         settings.transaction_check_max,
-        max(0, settings.transaction_check_interval_ms),  # a latch that waits a negative time does not wait
+        max(1, settings.transaction_check_interval_ms),  # a latch does not wait for 0 or less, but a round takes time
         settings.file_reserved_time_ms,
     )
 

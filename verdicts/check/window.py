@@ -562,7 +562,6 @@ def next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
 
     A round may have put its copies back since `now_ms`, the moment at which the store was opened.
     """
-    interval_ms = max(1, interval_ms)
     if last_ms is None or last_ms > now_ms + interval_ms:
         return now_ms
     late_ms = min(_LATE_MS_MAX, interval_ms // 10)

@@ -89,7 +89,7 @@ def discards_by_round(
         is_done = bool(is_spent(checks[0], settings) & ~fresh[0])
         idle = 0 if is_done else _idle_rounds(int(stored[0]), int(halves.born_time_ms[rows[0]]), now_ms, settings)
         rounds += 1 + idle
-        now_ms += idle * max(1, settings.interval_ms)
+        now_ms += idle * settings.interval_ms
         age = now_ms - halves.born_time_ms[rows]
         expired = is_expired(age, settings.reserved_ms)
         spent = is_spent(checks, settings) & ~fresh
@@ -127,7 +127,7 @@ def discards_by_round(
         checks = np.concatenate([checks[stop:], counted + skipped])
         stored = np.concatenate([stored[stop:], np.full(len(put_back), now_ms + skipped * settings.interval_ms)])
         fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
-        now_ms += (1 + skipped) * max(1, settings.interval_ms)
+        now_ms += (1 + skipped) * settings.interval_ms
     return Discards(ends, asked, expiry, later, event, event_ms)
 
 
@@ -137,13 +137,13 @@ def _idle_rounds(stored_ms: int, born_ms: int, now_ms: int, settings: CheckSetti
     `stored_ms`, `born_ms`: of the first half, which has checks left.
     """
     until_ms = min(stored_ms, born_ms + settings.reserved_ms)
-    return min(ROUNDS_MAX, max(0, until_ms - now_ms) // max(1, settings.interval_ms))
+    return min(ROUNDS_MAX, max(0, until_ms - now_ms) // settings.interval_ms)
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:
     """Return how many of the next rounds only put all halves back once more."""
     to_spend = settings.check_max - int(checks.max()) - 1
-    to_expire = (settings.reserved_ms - int(age_ms.max())) // max(1, settings.interval_ms) - 1
+    to_expire = (settings.reserved_ms - int(age_ms.max())) // settings.interval_ms - 1
     return max(0, min(to_spend, to_expire)) if int(age_ms.min()) >= settings.time_out_ms else 0
 
 
@@ -151,8 +151,7 @@ def _asked_rounds(
     rounds: int, age_ms: Int64s, immunity_ms: Int64s, rules: CheckRules, settings: CheckSettings
 ) -> Int64s:
     """Return in how many of the next quiet rounds a producer is asked: those after the immunity time of the half."""
-    interval_ms = max(1, settings.interval_ms)
     left_ms = np.where(immunity_ms < 0, 0, immunity_ms - age_ms)
-    immune = left_ms // interval_ms if rules.age_may_equal else -(-left_ms // interval_ms) - 1
+    immune = left_ms // settings.interval_ms if rules.age_may_equal else -(-left_ms // settings.interval_ms) - 1
     asked: Int64s = rounds - np.clip(immune, 0, rounds)
     return asked

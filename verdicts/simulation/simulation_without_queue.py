@@ -33,6 +33,7 @@ from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlo
 from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import check_settings
 from rmqtx.verdicts.check.stored_records import impossible_values
 from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
 from rmqtx.verdicts.simulation.beside_simulated import TIMER_INTERVAL_MS, BesideSimulated
@@ -83,9 +84,8 @@ class BesideTables:
             for file, records, is_full in self.timers
         ]  # fmt: skip
         if self.keys is not None:
-            asking = AskingSettings(
-                settings.transaction_time_out_ms, settings.transaction_check_max, settings.transaction_check_interval_ms
-            )
+            how = check_settings(settings)
+            asking = AskingSettings(how.time_out_ms, how.check_max, how.interval_ms)
             found.append(
                 BesideSimulated(
                     root, name, ROCKSDB, _left(self.keys, log_cut), self.key_words, now_ms, settings=asking

@@ -157,6 +157,17 @@ def test_a_check_every_millisecond_asks_as_often_as_played() -> None:
     assert Event.PUT_BACK in found.events
 
 
+def test_a_check_without_a_pause_waits_for_a_clock_that_was_set_back_as_played() -> None:
+    """With transactionCheckInterval 0 each round that ends at the first half message takes a millisecond of rounds."""
+    begin_ms = known_until_ms(opened(NAME))
+    found, by_steps = both_ways(
+        {"store_time_ms": begin_ms + 50, "born_time_ms": begin_ms - 1_000, "checks_count": 3, "immunity_seconds": ABSENT},
+        transaction_check_interval_ms=0, transaction_check_max=5, transaction_time_out_ms=10,
+    )  # fmt: skip
+    assert values(found) == values(by_steps)
+    assert set(found.times_ms.tolist()) != {NEVER}
+
+
 def test_a_clock_that_was_set_back_beyond_all_rounds_gives_no_deadline() -> None:
     """A store time of years ahead: a time computed from it would be printed as if the broker ran until then."""
     now_ms, how = 1_700_000_000_000, CheckSettings(6_000, 5, 30_000, 3_600_000)
@@ -263,15 +274,15 @@ def test_half_messages_that_op_messages_end_are_those_that_the_check_passes() ->
     assert 0 < len(ended) < len(found.offsets)
 
 
+@pytest.mark.parametrize("version", [(4, 4, 0), (5, 3, 3)])
 @pytest.mark.parametrize(("properties_bytes", "is_plain"), [(100, True), (32_639, True), (32_640, False)])
 def test_many_half_messages_have_deadlines_as_long_as_nothing_hinders_the_check(
-    properties_bytes: int, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+    properties_bytes: int, is_plain: bool, version: Version, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store with more open transactions than are played has deadlines, unless a copy may not fit into the log."""
     monkeypatch.setattr(predicting, "PLAYED_HALVES_MAX", 3)
     store, settings, window = window_with({"fixed_properties_bytes": properties_bytes})
-    rules = check_rules(supposed_version(settings)[0])
-    found = predict_window(store.root, window, rules, settings, known_until_ms(store), is_running=False)
+    found = predict_window(store.root, window, check_rules(version), settings, known_until_ms(store), is_running=False)
     assert (found.why != TOO_MANY) == is_plain
     assert (found.times_ms != NEVER).any() == is_plain
 

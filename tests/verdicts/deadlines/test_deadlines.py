@@ -222,6 +222,16 @@ def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> No
     assert found.times_ms.max() <= first + 5 * 2_000
 
 
+@pytest.mark.parametrize("interval", ["0", "-1"])
+def test_a_check_in_rocksdb_without_a_pause_takes_a_moment_for_each_round(interval: str) -> None:
+    """Else no round would be later than the one before, and of a negative setting each one earlier."""
+    conf = {"transactionCheckMax": "5", "transactionCheckInterval": interval}
+    store, found = predicted("rocksdb-5.5.0", conf)
+    assert found.times_ms.min() >= store.taken_time_ms
+    assert (np.diff(np.unique(found.times_ms)) >= 1).all()
+    assert found.times_ms.max() > store.taken_time_ms
+
+
 def test_nothing_is_predicted_for_a_past_time() -> None:
     name = "common-5.3.3"
     end_ms = known_until_ms(opened(name))
