@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import Phase, settings
-
 
 def pytest_collection() -> None:
     """Before tests are imported, as each keeps the settings of that moment; after tests/conftest.py chose others."""
+    from hypothesis import Phase, settings  # pytest itself imports it first, or warns
+
     settings.register_profile("unshrunk", parent=settings.default, phases=(Phase.explicit, Phase.generate))
     settings.load_profile("unshrunk")

@@ -14,7 +14,9 @@ import pytest
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.check.check_stops import BUNDLED_STOPS_FILE, check_stops, stops_as_json
+from rmqtx.verdicts.check.stored_records import _java_numbers
 from tests.brokers.corpus import expected
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.verdicts.truth import audited
@@ -139,3 +141,19 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
     (root / "config" / BUNDLED_STOPS_FILE).write_text(json.dumps(stops_as_json([stop])))
     (found,) = check_stops(open_store(root), settings_of(name)(store))
     assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None, version=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "as_list", "as_number"),
+    [
+        (b"7", (7,), (7,)), (b"+7,-3", (7, -3), (-1,)), (b"7,", (7, -1), (-1,)), (b"", (-1,), (-1,)),
+        (b"1x", (-1,), (-1,)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_op_body_is_read_as_a_list_by_the_releases_that_write_lists(
+    body: bytes, as_list: tuple[int, ...], as_number: tuple[int, ...]
+) -> None:
+    """Else the simulated check of an old broker passes half messages that the broker asks about."""
+    assert _java_numbers(body, check_rules((5, 3, 3))) == as_list
+    assert _java_numbers(body, check_rules((4, 9, 7))) == as_number

@@ -161,7 +161,7 @@ def test_a_check_without_a_pause_waits_for_a_clock_that_was_set_back_as_played()
     """With transactionCheckInterval 0 each round that ends at the first half message takes a millisecond of rounds."""
     begin_ms = known_until_ms(opened(NAME))
     found, by_steps = both_ways(
-        {"store_time_ms": begin_ms + 50, "born_time_ms": begin_ms - 1_000, "checks_count": 3, "immunity_seconds": ABSENT},
+        {"store_time_ms": begin_ms + 50, "born_time_ms": begin_ms - 1_000, "checks_count": 3},
         transaction_check_interval_ms=0, transaction_check_max=5, transaction_time_out_ms=10,
     )  # fmt: skip
     assert values(found) == values(by_steps)

@@ -13,8 +13,8 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.missing.missing_ranges import UNFOUND_SLOTS_FEW, missing_bytes
-from rmqtx.verdicts.missing.split_numbers import split_numbers
-from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot, unfound_slots
+from rmqtx.verdicts.missing.split_numbers import is_shifted_slot, split_numbers
+from rmqtx.verdicts.missing.unfound_slots import UnfoundSlot, record_around, unfound_slots
 from rmqtx.verdicts.model.verdict_inputs import NO_SLOT
 from tests.forge.damage import queue_files
 from tests.forge.logs import Forge
@@ -151,3 +151,29 @@ def test_a_damaged_header_leaves_bytes_unknown_only_if_a_state_depends_on_the_fi
     )
     found = missing_bytes(store, [], [finding], [])
     assert [one.transaction_ids for one in found.ranges] == [("A",)] * is_unknown
+
+
+def test_a_place_in_a_record_leads_to_its_begin_from_the_first_byte_to_the_last(tmp_path: Path) -> None:
+    """Else a damaged slot that points just behind the begin of a record counts as a lost record."""
+    forge = Forge(tmp_path / "store")
+    first, second = forge.half("FIRST"), forge.half("SECOND")
+    (segment,) = open_store(forge.write()).commit_log
+    assert {record_around(segment, place) for place in range(first + 1, second)} == {first}
+    assert record_around(segment, second) is None
+    assert record_around(segment, second + 1) == second
+
+
+def test_the_last_slot_of_a_shifted_queue_is_shifted_as_the_one_before_it(tmp_path: Path) -> None:
+    """Else its half message counts as one that the check never reads."""
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"H{number}") for number in range(3)]
+    root = forge.write(half_cursor=0)
+    slotted(root, halves[1:])
+    store = open_store(root)
+    with store.log() as log:
+        assert [is_shifted_slot(store, log, number, half) for number, half in enumerate(halves[1:])] == [True, True]
+    slotted(root, [halves[0], halves[2]])
+    store = open_store(root)
+    with store.log() as log:
+        assert not is_shifted_slot(store, log, 0, halves[0])
+        assert not is_shifted_slot(store, log, 1, halves[2])
