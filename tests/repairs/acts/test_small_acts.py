@@ -9,18 +9,24 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC, open_store
-from rmqtx.repairs.acts import wait_for_effect
-from rmqtx.repairs.acts.carry_out import carry_out, checked_acts, late_until_ms
+from rmqtx.remoting.connections.client import Client
+from rmqtx.repairs.acts import carry_out as carry_out_module
+from rmqtx.repairs.acts import claims, wait_for_effect
+from rmqtx.repairs.acts.carry_out import _Pace, carry_out, checked_acts, late_until_ms
 from rmqtx.repairs.acts.check_ahead import CheckAhead
+from rmqtx.repairs.acts.claims import GroupWatch, Others
 from rmqtx.repairs.acts.file_preconditions import unwritable
 from rmqtx.repairs.acts.file_situations import _concerns
 from rmqtx.repairs.acts.guard_rules import producer_connected
 from rmqtx.repairs.acts.log_tail import LogTail, log_end
 from rmqtx.repairs.acts.medium import Tail
-from rmqtx.repairs.acts.orders import ActOrder, Conduct
+from rmqtx.repairs.acts.old_table_entries import _Files
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct, Course
 from rmqtx.repairs.acts.situation import ActRequest, ReadAgain
+from rmqtx.repairs.changes.change_sets import WriteAt
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -127,3 +133,72 @@ def test_a_half_with_a_damaged_body_is_refused_with_the_place_of_the_damage(forg
     found = unwritable(situation(named=replace(record(), raw=raw)), rules, {}, {})
     words = "the CRC of the body at commit-log offset 700 is wrong"
     assert found == dict.fromkeys((ActKind.COMMIT, ActKind.DISCARD, ActKind.RESUME), words)
+
+
+def test_a_receipt_names_the_copy_that_was_acted_on_or_else_that_of_the_situation() -> None:
+    """Without it `receipts --recheck` cannot compare the store with what was done."""
+    first, newest = replace(record(), queue_offset=4), replace(record(), queue_offset=9)
+    act = CheckedAct(ActOrder("T1", ActRequest(ActKind.COMMIT)), situation(named=first))
+    assert act.begin(Conduct()).named_copy == first.place()
+    act.named = newest
+    assert act.begin(Conduct()).named_copy == newest.place()
+
+
+def test_a_unit_goes_to_the_begin_of_a_file_of_another_size() -> None:
+    """The configured size of new files was changed after the last file was made."""
+    files = _Files("transaction/redolog", SLOT, {0: 100, 100: 300}, 200, place=100)
+    files.append(b"unit")
+    assert list(files.steps()) == [WriteAt(f"transaction/redolog/{100:020}", 0, b"unit")]
+
+
+def test_a_half_of_the_future_is_read_again_before_its_op_message_is(forge: Forge) -> None:
+    """The clock of its producer is ahead: the check asks about it at once, and pulls 32 op messages before that."""
+    begin_ms = FIRST_MS + 60_000
+    words = {"REAL_TOPIC": "orders", "REAL_QID": "1", "TRAN_MSG": "true", "UNIQ_KEY": "FUTURE", "PGROUP": "shop"}
+    forge.append(Message(topic=HALF_TOPIC, born_time_ms=begin_ms + 90_000, properties=tuple(words.items())))
+    rules = check_rules((5, 3, 3))
+    window = check_window(open_store(forge.write()), rules, 0, 0, 0)
+    ahead = CheckAhead(window, rules, CheckSettings(6_000, 15, 30_000, 1 << 40), [begin_ms])
+    assert ahead.read_again({"FUTURE": [0]}, [1_000] * 31) == {}
+    assert ahead.read_again({"FUTURE": [0]}, [1_000] * 32) == {"FUTURE": ReadAgain(0, 1, "FUTURE")}
+
+
+class Clock:
+    """In place of the module `time`: sleeping moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_acts_begin_at_the_pace_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else --max-per-second 2 sends all decisions at once to a broker that is busy."""
+    for per_second, gap_seconds in ((2.0, 0.5), (0.5, 2.0), (None, 0.0)):
+        clock = Clock()
+        monkeypatch.setattr(carry_out_module, "time", clock)
+        pace, begun = _Pace(per_second, Course()), []
+        for _ in range(3):
+            pace.wait()
+            begun.append(clock.now - 100)
+        assert begun == pytest.approx([0, gap_seconds, 2 * gap_seconds])
+
+
+def test_a_group_is_alone_since_its_last_other_member_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`answer` waits for it: else it answers in place of a producer that connects again, or never."""
+    clock, seen = Clock(), Others()
+    monkeypatch.setattr(claims, "time", clock)
+    watch = GroupWatch(Client(), [], "shop")
+    monkeypatch.setattr(watch, "_look", lambda: seen)
+    assert not watch.seen.has_none
+    for others, alone_ms in (
+        (Others(), 5_000), (Others(members=("p at 10.0.0.1:4",)), 0), (Others(), 5_000), (Others(rivals=("r",)), 0),
+        (Others(unknown="no answer"), 0), (Others(), 5_000), (Others(), 10_000),
+    ):  # fmt: skip
+        clock.now, seen = clock.now + 5, others
+        assert watch.look() == others
+        assert watch.alone_ms == alone_ms
