@@ -23,7 +23,8 @@ LOCK = "lock"
 #: Files up to this length are compared whole: checkpoint, abort, everything in config/.
 SMALL_BYTES = 1 << 20
 #: How much before and after a changed place is compared.
-BEFORE_BYTES, BEHIND_BYTES = 1 << 16, 1 << 20
+BEFORE_BYTES = 1 << 16
+BEHIND_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,12 +84,12 @@ def has_new_lock(root: str | os.PathLike[str]) -> bool:
 def leave_no_lock(root: str | os.PathLike[str]) -> None:
     """Have the `lock` of a store, which this process has locked, removed with its release.
 
-    One with content stays: a broker from 4.0 on has written it.
+    One with content stays (`_remove`): a broker from 4.0 on has written it.
     """
     place = Path(os.path.realpath(root)) / "lock"
     with _guard:
         identity = _known(place)
-        if identity is not None and not place.stat().st_size:
+        if identity is not None:
             _new.add(identity)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx.repairs.acts.orders import ActOrder, Conduct
 from rmqtx.repairs.acts.situation import ActRequest
 from rmqtx.repairs.changes.execution import Destination, undo
+from rmqtx.repairs.changes.undo_files import read_undo_file
 from rmqtx.repairs.receipts.act_words import ActKind
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import draft_of
@@ -97,6 +99,10 @@ def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
     override = Conduct(overrides=("immunity", "op-in-memory"))
     receipts = act(medium_of(root, version, Destination(undo_file=undo_file)), journal, orders, override)
     assert {receipt.outcome for receipt in receipts} == {"proved"}
+    line = re.compile(r"commit (\S+): .+ at log offset \d+ \(receipt (\S+)\)")
+    about = [line.fullmatch(one) for one in read_undo_file(undo_file).about]  # what `undo` shows before it asks
+    assert {one.groups() for one in about if one} == {(one.transaction_id, one.receipt_id) for one in receipts}
+    assert all(about)
     after = content(root)
     for name, data in before.items():
         if name.startswith("commitlog/"):

@@ -10,15 +10,17 @@ import pytest
 
 from rmqtx.readers.model.errors import StoreChanged, UnsafeStore, UnwritableFile
 from rmqtx.readers.store.store import BEGUN_MARK
-from rmqtx.repairs.changes import clones
+from rmqtx.repairs.changes import apply_edits, clones
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage, planned
 from rmqtx.repairs.changes.execution import Interrupted, execute, undo
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, attributes_of_new, open_lock_file
-from rmqtx.repairs.changes.fingerprints import BEFORE_BYTES, BEHIND_BYTES, _digest, _surroundings
+from rmqtx.repairs.changes.fingerprints import _digest, _surroundings
 from rmqtx.repairs.changes.in_progress_mark import put_mark, require_nothing_begun
+from rmqtx.repairs.changes.store_lock import leave_no_lock, store_locked
 from rmqtx.repairs.changes.undo_files import KeptImage, UndoFile
+from tests.forge.stores import contents
 from tests.repairs.small_store import CURSORS, ROLL_OVER
 
 
@@ -54,6 +56,7 @@ def test_an_undo_restores_a_part_behind_the_begin_of_a_file_as_it_was(tmp_path: 
     image = KeptImage(kept, 12, ((3, 6, 4),))
     assert image.read(0, 12) == b"\0\0\0ABCDEF\0\0\0"
     assert image.read(5, 11) == b"CDEF\0\0"
+    assert image.read(12, 20) == b""
 
 
 def test_a_file_that_became_shorter_is_copied_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +77,27 @@ def test_a_half_changed_store_is_refused_also_if_its_files_have_other_times(stor
         os.utime(file, ns=(1, 1))
     with pytest.raises(UnsafeStore, match="were begun and not completed"):
         require_nothing_begun(store)
+
+
+def test_a_half_changed_store_takes_no_other_change(store: Path, kept: Path) -> None:
+    """Else the undo file of the second change keeps half of the first one as the state before."""
+    with pytest.raises(Interrupted):
+        execute(ROLL_OVER, store, kept, files=Interrupting())
+    before = contents(store)
+    with pytest.raises(UnsafeStore, match="were begun and not completed"):
+        execute(ChangeSet((WriteAt(CURSORS, 0, b"!"),)), store, kept.with_name("other.undo"))
+    assert contents(store) == before
+    assert not kept.with_name("other.undo").exists()
+
+
+@pytest.mark.parametrize(("content", "stays"), [(b"", False), (b"lock", True)])
+def test_a_lock_that_a_broker_wrote_stays_after_an_undo(tmp_path: Path, content: bytes, stays: bool) -> None:
+    place = tmp_path / "lock"
+    place.write_bytes(content)
+    leave_no_lock(tmp_path)  # not locked by this process: nothing to leave
+    with store_locked(tmp_path):
+        leave_no_lock(tmp_path)
+    assert place.exists() == stays
 
 
 def test_a_file_that_vanished_from_a_half_changed_store_is_named(store: Path, kept: Path) -> None:
@@ -149,7 +173,7 @@ def test_a_given_image_ends_where_it_is_asked_to_and_at_its_size() -> None:
 
 @pytest.mark.parametrize(("place", "is_compared"), [
     (999, True), (1_000, False), (1_009, False), (1_010, True),
-    (200_000 - BEFORE_BYTES - 1, True), (199_999, True), (200_010 + BEHIND_BYTES, False),
+    (0, True), (199_999 - (64 << 10), True), (199_999, True), (200_009 + (1 << 20), True), (200_010 + (1 << 20), False),
 ])  # fmt: skip
 def test_an_undo_is_refused_if_bytes_directly_around_its_change_are_others(
     tmp_path: Path, place: int, is_compared: bool
@@ -164,6 +188,8 @@ def test_an_undo_is_refused_if_bytes_directly_around_its_change_are_others(
         opened.seek(place)
         opened.write(b"\1")
     assert (_digest(_surroundings(file, edits, 2 << 20)) != before) is is_compared
+    first, _ = _surroundings(file, edits[1:], 2 << 20)
+    assert (first.position_bytes, first.size_bytes) == (200_000 - (64 << 10), 64 << 10)
 
 
 def test_a_file_of_the_log_is_written_in_the_root_and_renamed(tmp_path: Path) -> None:
@@ -175,3 +201,21 @@ def test_a_file_of_the_log_is_written_in_the_root_and_renamed(tmp_path: Path) ->
     assert files.renamed == [(waiting, file)]
     assert file.read_bytes() == b"new"
     assert FileImage(file, 1, 2).read(0, 2) == b"ew"
+
+
+def test_a_file_in_a_file_system_of_its_own_is_not_replaced_and_a_torn_new_one_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no place for a temporary file; written in place, a kill would leave neither the old nor the new one."""
+    monkeypatch.setattr(apply_edits, "_is_same_disk", lambda *_: False)
+    file, files = tmp_path / "commitlog" / f"{0:020}", FileOperations()
+    file.parent.mkdir()
+    file.write_bytes(b"old")
+    old, new, attributes = GivenImage(b"old", 3), GivenImage(b"new", 3), attributes_of(tmp_path)
+    replaced = Edit("replace", f"commitlog/{0:020}", 0, None, old, new, attributes)
+    with pytest.raises(UnwritableFile, match="a file system of its own"):
+        _whole(replaced, file, tmp_path / ".rmqtx-new", files, forward=True)
+    assert file.read_bytes() == b"old"
+    file.write_bytes(b"ne")
+    _whole(Edit("create", f"commitlog/{0:020}", 0, None, None, new, attributes), file, tmp_path / "w", files, forward=True)
+    assert file.read_bytes() == b"new"
