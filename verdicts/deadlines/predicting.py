@@ -120,8 +120,7 @@ def _other_futures(
     stops: Sequence[CheckStop],
 ) -> list[tuple[Version, Prediction]]:
     """Return each future that the possible releases lead to, with a release; few or none if they all lead to one."""
-    is_played = predicted.is_whole or predicted.why == REFUSED
-    versions = differing_starts(store, settings, only_refusals=not is_played)
+    versions = differing_starts(store, settings, only_refusals=not predicted.is_whole)
     if any(stop.version is not None for stop in stops):  # what stops one release, another one may pass or discard
         versions = sorted({*versions, *stopping_versions(settings)})
     futures: dict[str, tuple[Version, Prediction]] = {}
@@ -353,7 +352,7 @@ def _may_leave_ops(
 ) -> bool:
     """Whether a round can end before a copy that an op ends, because of a half message that is too young."""
     settled = np.flatnonzero(~are_open & (halves.rows >= 0))
-    rows = halves.rows[: settled[-1] + 1 if len(settled) else 0]
+    rows = halves.rows[: settled[-1] if len(settled) else 0]
     rows = rows[are_open[: len(rows)]]
     numbers = halves.numbers
     waits = (numbers["immunity_seconds"][rows] == ABSENT) & is_waited_for(

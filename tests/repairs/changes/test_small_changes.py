@@ -217,5 +217,6 @@ def test_a_file_in_a_file_system_of_its_own_is_not_replaced_and_a_torn_new_one_i
         _whole(replaced, file, tmp_path / ".rmqtx-new", files, forward=True)
     assert file.read_bytes() == b"old"
     file.write_bytes(b"ne")
-    _whole(Edit("create", f"commitlog/{0:020}", 0, None, None, new, attributes), file, tmp_path / "w", files, forward=True)
+    created = Edit("create", f"commitlog/{0:020}", 0, None, None, new, attributes)
+    _whole(created, file, tmp_path / ".rmqtx-new", files, forward=True)
     assert file.read_bytes() == b"new"

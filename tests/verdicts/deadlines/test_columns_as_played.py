@@ -287,6 +287,24 @@ def test_many_half_messages_have_deadlines_as_long_as_nothing_hinders_the_check(
     assert (found.times_ms != NEVER).any() == is_plain
 
 
+def test_a_slot_that_a_queue_leaves_out_settles_no_half_message() -> None:
+    """Else the last half message of the queue would have a deadline and also be one that an op message ends."""
+    store, settings, window = window_with({})
+    halves = window.state.halves
+    assert isinstance(halves, StoredHalves)
+    rows = halves.rows.copy()
+    rows[0] = -1
+    state = dataclasses.replace(
+        window.state, halves=dataclasses.replace(halves, rows=rows), left_out=frozenset({halves.begin})
+    )
+    rules = check_rules(supposed_version(settings)[0])
+    one = dataclasses.replace(window, state=state)
+    found = predict_window(store.root, one, rules, settings, known_until_ms(store), is_running=False)
+    assert found.offsets.tolist() == sorted(set(found.offsets.tolist()))
+    assert Event.ENDED not in found.events
+    assert len(found.offsets) == len(rows) - 1
+
+
 def test_a_running_check_has_passed_the_first_half_message_once_that_is_put_back() -> None:
     _, _, window = window_with({"checks_count": ABSENT})
     halves = window.state.halves
