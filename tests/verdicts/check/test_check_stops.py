@@ -13,7 +13,8 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.check.check_rules import Stop
-from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
+from rmqtx.verdicts.check.check_stops import check_stops, remedies, stop_findings
+from rmqtx.verdicts.model.verdict_inputs import CheckStop
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.brokers.corpus import corpus_names, expected, recipe
@@ -89,6 +90,22 @@ def test_a_half_whose_record_is_gone(tmp_path: Path, version: str | None, is_sto
         assert f"cursor set --half {copy['queue_offset'] + 1} --store {root}" in (one.advice or "")
     if version is None:
         assert "a broker of 4." in (found[0].actual or "")
+
+
+def test_the_commands_that_settle_a_stopped_check_come_in_the_order_that_loses_least() -> None:
+    """Decide, else skip; a transaction that is on the screen already is not shown again."""
+    stop = CheckStop("store", 0, 7, False, 9, "broker 4.5.0 cannot read it", transaction_id="T1")
+    show, decide, skip = remedies(stop, "--store store", " store --to DIR")
+    assert show == ("rmqtx show T1 --store store", "half 7 is a copy of this transaction")
+    assert decide[0] == "rmqtx commit T1 store --to DIR --broker-version X.Y.Z --reason TEXT"
+    assert decide[1].startswith("or rollback, or discard")
+    assert skip[0] == "rmqtx cursor set --half 8 store --to DIR --override abandoned --reason TEXT"
+    other = remedies(stop, "--store store", " store --to DIR", shown=["T2"])
+    assert other[0][1] == "half 7 is a copy of this transaction, not of the one shown"
+    assert remedies(stop, "--store store", " store --to DIR", shown=["T1"]) == [decide, skip]
+    assert remedies(stop, "-n HOST:PORT", None, shown=["T1"]) == [
+        ("rmqtx commit T1 -n HOST:PORT --reason TEXT", decide[1]),
+    ]  # fmt: skip
 
 
 def test_unknown_cursors_say_nothing(tmp_path: Path) -> None:
