@@ -11,7 +11,7 @@ from rmqtx.remoting.protocol.answers import ClientConnection
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import BadFrame
 from rmqtx.remoting.protocol.frames import FRAME, FRAME_BYTES_MAX, Frame, FrameReader, decoded, encoded
-from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.remoting.protocol.record_bytes import _next_head, blocks_of, cut
 from tests.forge.records import Message
 
 #: As `javap -constants` prints RequestCode and ResponseCode of rocketmq-remoting 5.5.0.
@@ -68,6 +68,13 @@ def test_a_header_without_a_flag_is_a_request_of_an_unknown_release() -> None:
     assert (frame.flag, frame.version, frame.is_response) == (0, 0, False)
 
 
+@pytest.mark.parametrize("more", [1, 7, 8, 9])
+def test_a_header_longer_than_its_frame_is_not_read_as_far_as_it_goes(more: int) -> None:
+    header = b'{"code":39,"opaque":7}'
+    with pytest.raises(BadFrame, match="contradict each other"):
+        decoded(FRAME.pack(length_bytes=4 + len(header), encoding_and_header_length=len(header) + more) + header)
+
+
 def test_the_largest_request_is_one_that_a_broker_reads() -> None:
     """16 MiB with its length, by the NettyDecoder of 5.3.3, which closes the connection at one byte more: rmqtx would
     report a lost connection, and what became of the request would be unknown.
@@ -93,3 +100,21 @@ def test_a_record_that_a_broker_sends_twice_is_one_and_another_at_its_place_is_n
     (block,) = blocks_of([first + second, second + other], "broker", findings)
     assert block.commit_log_offsets.tolist() == [700, 900, 900]
     assert (block.bodies().to_pylist(), findings) == ([b"body", b"body", b"other"], [])
+
+
+def test_records_of_both_formats_are_cut_and_bytes_of_no_record_end_them() -> None:
+    """The second format has the length of a topic in two bytes (5.0); else its records would all be skipped."""
+    first, second = Message().record(700), Message(version=2).record(900)
+    assert cut(first + second) == ([0, len(first)], [700, 900], len(first) + len(second))
+    other = bytearray(second)
+    other[4:8] = b"\1\2\3\4"
+    assert cut(first + bytes(other)) == ([0], [700], len(first))
+    assert cut(first[:-1]) == ([], [], 0)
+
+
+def test_the_next_record_is_searched_for_from_a_place_on_and_not_before_it() -> None:
+    """Else bytes between two records would have the records before them read again, without an end."""
+    record = Message().record(700)
+    assert _next_head(record + b"\1" * 200, 1) == len(record) + 200
+    assert _next_head(record + b"\1" * 200 + record, 1) == len(record) + 200
+    assert _next_head(record, 0) == 0
