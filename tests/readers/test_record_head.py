@@ -18,8 +18,11 @@ from rmqtx.readers.log.record_layout import (
     parts_of,
     signed,
 )
+from rmqtx.readers.log.record_values import block_of
+from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.storage import segments
 from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of
+from tests.forge.records import Message
 
 RULES = WritingRules(True, True, True, False, True)
 V4, V6 = b"\x0a\0\0\1\0\0\x2a\x9f", bytes(range(16)) + b"\0\0\x2a\x9f"
@@ -58,3 +61,12 @@ def test_what_storage_reads_of_records_and_entries_is_as_declared() -> None:
     assert (segments._RECORD_MAGICS, segments._RECORD_BYTES_MIN) == ((MAGIC_V1, MAGIC_V2), RECORD_BYTES_MIN)
     entry = ENTRY_HEADER.pack(magic=1, length_bytes=2, entry_index=3, term=4, entry_offset=5, body_length_bytes=6)
     assert segments._ENTRY_HEAD.unpack_from(entry) == (1, 2, 5, 6)
+
+
+def test_a_record_from_a_bundle_or_an_answer_is_one_record() -> None:
+    """Else a redelivery would find the copy that it looks for twice."""
+    record = Message().record(700)
+    assert len(block_of(record)) == 1
+    for wrong in (record[:-1], record + b"\0", b""):
+        with pytest.raises(FormatError):
+            block_of(wrong)

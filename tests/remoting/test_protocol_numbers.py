@@ -9,6 +9,7 @@ import pytest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.remoting.protocol.answers import ClientConnection
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import BadFrame
 from rmqtx.remoting.protocol.frames import FRAME, FRAME_BYTES_MAX, Frame, FrameReader, decoded, encoded
 from rmqtx.remoting.protocol.record_bytes import _next_head, blocks_of, cut
@@ -118,3 +119,8 @@ def test_the_next_record_is_searched_for_from_a_place_on_and_not_before_it() -> 
     assert _next_head(record + b"\1" * 200, 1) == len(record) + 200
     assert _next_head(record + b"\1" * 200 + record, 1) == len(record) + 200
     assert _next_head(record, 0) == 0
+
+
+def test_a_response_is_awaited_for_ten_seconds_as_the_help_of_timeout_states() -> None:
+    settings = RemotingSettings()
+    assert (settings.timeout_ms, settings.connect_timeout_ms) == (10_000, 3_000)
