@@ -98,3 +98,17 @@ def test_long_values_and_many_records() -> None:
     properties = gathered(found)
     assert properties.text("UNIQ_KEY").to_pylist() == [f"{'F' * 32}{number:08X}" for number in range(2000)]
     assert [len(text or "") for text in properties.text("KEYS").to_pylist()] == list(range(2000))
+
+
+@pytest.mark.parametrize(
+    ("area", "is_malformed"),
+    [
+        (b"A\x01x\x02B\x01y\x02", False), (b"A\x01x", False), (b"A\x01x\x02\x02B\x01y", False), (b"A\x01\x02", True),
+        (b"A\x01", True), (b"\x01x\x02", True), (b"A\x02", True), (b"A\x01x\x01y\x02", True), (b"", False),
+    ],
+)  # fmt: skip
+def test_a_piece_without_a_name_or_a_value_is_malformed_alone_and_among_others(area: bytes, is_malformed: bool) -> None:
+    """Else `verify` reports no damage where a byte of the properties was lost."""
+    assert gathered([area]).malformed().tolist() == [is_malformed]
+    sound = b"A\x01x\x02"
+    assert gathered([sound, area, sound]).malformed().tolist() == [False, is_malformed, False]
