@@ -22,7 +22,8 @@ from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 
 PORT_MAX = 65_535
 _SYS_FLAG_KNOWN = 0x7FF
-_COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
+_COMPRESSION_MASK = 0x700
+_COMPRESSION_MAX = 0x300
 
 
 @dataclass(frozen=True)

@@ -202,11 +202,10 @@ class SegmentScan:
             position: int | None = self._from or self._frame
             if self._from:
                 to_position = min(self._to, self._unused_from)
-                position = self._resync(file, self._from, to_position)  # records after belong to another scan
+                # Records after that place belong to another scan; without one before it, so does the damage here.
+                position = self._resync(file, self._from, to_position)
                 position = position if position is None else self._misplaced_before(file, position)
-            is_begun = not self._from  # without a record in the range, damage here belongs to the scan before
             while position is not None and position < self._to:
-                is_begun = True
                 data = file.read(position, self._wanted_bytes(position) + SLACK_BYTES)
                 limit = len(data) - SLACK_BYTES
                 if position + len(data) >= self.segment.size_bytes:
@@ -230,7 +229,7 @@ class SegmentScan:
                         position = self._skip(file, position + stop - self._frame)
                 else:
                     position += stop
-            if is_begun and position is not None and not self._stops_at_break:
+            if position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
 
     def _note_read(self, begin: int, end: int) -> None:

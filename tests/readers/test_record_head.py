@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rmqtx.readers.log.dledger import ENTRY_HEADER
+from rmqtx.readers.log.header_rules import _unknown_bits
 from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.record_layout import (
     BORN_V6,
@@ -80,3 +82,10 @@ def test_hosts_of_both_kinds_are_read_each_by_its_own_flag() -> None:
             [f"[{born}]:40000" if ":" in born else f"{born}:40000"],
             [f"[{store}]:10911" if ":" in store else f"{store}:10911"],
         ]  # fmt: skip
+
+
+def test_a_flag_is_damaged_if_no_broker_sets_it_or_no_compression_has_its_number() -> None:
+    """LZ4, ZSTD and ZLIB are 1 to 3; else `verify` would name sound compressed records as damaged."""
+    flags = np.array([0, 0x7F, 0x100, 0x200, 0x300, 0x400, 0x700, 0x800])
+    found = _unknown_bits(flags, block_of(Message().record(0)))
+    assert found.tolist() == [False, False, False, False, False, True, True, True]

@@ -11,7 +11,8 @@ from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.queues.consume_queue_extension import Extension
 from rmqtx.readers.queues.consume_queue_scan import scan_slots
 from rmqtx.readers.queues.slot_files import SlotFiles, places_by_offset
-from rmqtx.readers.queues.unit_files import UnitRuns
+from rmqtx.readers.queues.unit_files import UnitRuns, addressable
+from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from tests.forge.damage import queue_files
 from tests.forge.logs import Forge, java_hash
@@ -99,3 +100,10 @@ def test_only_the_last_finding_of_a_file_covers_what_is_not_listed() -> None:
     words = "more damage from here on, not listed one by one"
     assert [one.actual for one in findings] == [*[None] * (FINDINGS_MAX - 1), words]
     assert findings[-1].length_bytes == 40 * 5 + 20
+
+
+def test_files_up_to_the_last_offset_of_64_bits_count() -> None:
+    """A broker does not start on a file with a name beyond it; one before it has slots like any other."""
+    last = Segment("queue/last", (1 << 63) - 201, 200)
+    beyond = Segment("queue/beyond", (1 << 63) - 200, 200)
+    assert addressable((last, beyond)) == (last,)
