@@ -83,6 +83,10 @@ def test_releases_whose_starts_differ_are_all_played(tmp_path: Path, monkeypatch
     assert len(found) > 1
     assert found == sorted(found)
     assert len(differing_starts(store, between(store, (5, 3, 3), (5, 3, 3)))) <= 1
+    # 4.4.0 leaves one state of the queues, 4.5.2 to 4.9.8 another one, 5.0.0 to 5.4.0 do not start, 5.5.0 starts.
+    every = [(4, 4, 0), (4, 9, 8), (5, 4, 0), (5, 5, 0)]
+    assert differing_starts(store, between(store, (4, 4, 0), (5, 5, 0))) == every
+    assert len(differing_starts(store, between(store, (4, 4, 0), (5, 5, 0)), only_refusals=True)) == 2
     monkeypatch.setattr(next_start, "is_bundle", lambda _: True)
     assert differing_starts(store, between(store, (5, 3, 3), (5, 5, 0))) == []
 

@@ -13,7 +13,7 @@ from rmqtx.readers.cursors import check_cursors, read_cursors
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import Action
-from rmqtx.verdicts.simulation.next_start import starting_cursors, starting_findings
+from rmqtx.verdicts.simulation.next_start import known_start, starting_cursors, starting_findings
 from rmqtx.verdicts.simulation.simulation import Simulated
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks, with_cursors
 from tests.brokers import corpus
@@ -113,6 +113,15 @@ def test_a_broker_starts_without_what_it_does_not_read() -> None:
     assert starting_cursors(store, cursors, (4, 9, 4)) == (cursors, None)
     wanted = with_cursors(cursors, 60, None)
     assert starting_cursors(store, wanted, (4, 9, 3)) == (wanted, None), "as if they stood there"
+
+
+def test_the_cursors_of_a_start_are_known_only_if_every_possible_release_has_them() -> None:
+    """Else settled transactions would have deadlines where the release of the broker is not known."""
+    store = opened("lmq-4.9.3")
+    cursors = check_cursors(store)
+    assert known_start(store, cursors, broker_settings(store, version="4.9.3")).half == {}
+    for settings in (broker_settings(store), broker_settings(store, version="4.9.4")):
+        assert known_start(store, cursors, settings) == cursors
 
 
 @pytest.mark.parametrize("name", NAMES)
