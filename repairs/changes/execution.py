@@ -31,7 +31,7 @@ from rmqtx.repairs.changes.in_progress_mark import (
     put_mark,
     remove_mark,
     require_nothing_begun,
-    times_of,
+    times_to_keep,
 )
 from rmqtx.repairs.changes.store_lock import has_new_lock, leave_no_lock, store_locked, store_shared
 from rmqtx.repairs.changes.undo_files import (
@@ -201,7 +201,7 @@ def _apply_or_revert(undo_file: UndoFile, root: Path, files: FileOperations, *, 
         wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
         if wrong:
             raise StoreChanged(f"another process writes to {root}: {wrong[0]}")
-        undo_file.mark(done, files, times_of(undo_file.edits, root))
+        undo_file.mark(done, files, times_to_keep(undo_file, root))
         remove_mark(root, undo_file, files)
     except RmqtxError as error:
         error.advice = " ".join(filter(None, [error.advice and error.advice + ";", commands_to_finish(undo_file.path)]))

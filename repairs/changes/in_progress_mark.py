@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx.repairs.changes.apply_edits import differs, not_between
 from rmqtx.repairs.changes.edits import Edit, real_file
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of_new
-from rmqtx.repairs.changes.fingerprints import differences, fingerprint
+from rmqtx.repairs.changes.fingerprints import differences, files_below, fingerprint
 from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, STATES, UNDOING, UndoFile, read_undo_file
 
 _MARK_BYTES_MAX = 1 << 16
@@ -131,22 +131,38 @@ def differences_since(undo_file: UndoFile, root: Path, *, times: bool) -> list[s
     Raises: UnreadableFile.
     """
     edits = undo_file.edits
-    found = differences(undo_file.fingerprint, fingerprint(root, edits), times=times)
+    then = [
+        one if one.modified_ns is None else replace(one, modified_ns=undo_file.times.get(one.path, one.modified_ns))
+        for one in undo_file.fingerprint
+    ]
+    found = differences(then, fingerprint(root, edits), times=times)
     if undo_file.state in (APPLYING, UNDOING):
         return found + [what for edit in edits if (what := not_between(edit, root))]
     forward = undo_file.state == APPLIED
     found += [what for edit in edits if (what := differs(edit, root, forward=forward))]
     if times and not found:
-        now = times_of(edits, root)
+        now, others = _times_of(edits, root), {one.path for one in then if one.modified_ns is not None}
         found += [
             f"{path} has another time: it was written to, or is a copy"
-            for path, time_ns in undo_file.times.items() if now.get(path) != time_ns
+            for path, time_ns in undo_file.times.items() if path not in others and now.get(path) != time_ns
         ]
     return found
 
 
-def times_of(edits: Sequence[Edit], root: Path) -> dict[str, int]:
-    """Times of the changed files that exist. Units: nanoseconds."""
+def times_to_keep(undo_file: UndoFile, root: Path) -> dict[str, int]:
+    """Times of the changed files that exist, and of others that have a new time, which was accepted (`--ignore-times`).
+
+    Units: nanoseconds.
+    """
+    planned = {one.path: one.modified_ns for one in undo_file.fingerprint if one.modified_ns is not None}
+    others = {path: status.st_mtime_ns for path, _, status in files_below(root) if path in planned}
+    return {
+        **{path: time_ns for path, time_ns in others.items() if time_ns != planned[path]},
+        **_times_of(undo_file.edits, root),
+    }
+
+
+def _times_of(edits: Sequence[Edit], root: Path) -> dict[str, int]:
     files = {edit.path: real_file(root, edit.path) for edit in edits}
     return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}
 

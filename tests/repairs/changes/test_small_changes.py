@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rmqtx.repairs.changes import apply_edits, clones
 from rmqtx.repairs.changes.apply_edits import _whole
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.edits import Edit, FileImage, GivenImage, planned
-from rmqtx.repairs.changes.execution import Interrupted, execute, undo
+from rmqtx.repairs.changes.execution import Interrupted, execute, resume, undo
 from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, attributes_of_new, open_lock_file
 from rmqtx.repairs.changes.fingerprints import _digest, _surroundings
 from rmqtx.repairs.changes.in_progress_mark import put_mark, require_nothing_begun
@@ -88,6 +89,37 @@ def test_a_half_changed_store_takes_no_other_change(store: Path, kept: Path) -> 
         execute(ChangeSet((WriteAt(CURSORS, 0, b"!"),)), store, kept.with_name("other.undo"))
     assert contents(store) == before
     assert not kept.with_name("other.undo").exists()
+
+
+def test_times_that_were_accepted_once_are_those_of_the_next_undo(store: Path, kept: Path) -> None:
+    """A change below was made again, so that `abort` has a new time; --ignore-times would be asked for at each undo."""
+    later = kept.with_name("later.undo")
+    execute(ChangeSet((ReplaceFile("abort", b""),)), store, kept)
+    execute(ChangeSet((WriteAt(CURSORS, 0, b"!"),)), store, later)
+    undo(later)
+    undo(kept)
+    resume(kept)
+    with pytest.raises(StoreChanged, match="abort has another time"):
+        resume(later)
+    resume(later, times=False)
+    undo(later)
+    resume(later)
+    os.utime(store / "abort", ns=(1, 1))
+    with pytest.raises(StoreChanged, match="abort has another time"):
+        undo(later)
+
+
+def test_the_times_of_a_copy_that_were_accepted_once_are_those_of_the_next_undo(store: Path, kept: Path) -> None:
+    execute(ChangeSet((WriteAt(CURSORS, 0, b"!"),)), store, kept)
+    copy = store.with_name("copy")
+    shutil.copytree(store, copy, copy_function=shutil.copyfile)
+    with pytest.raises(StoreChanged, match="another time"):
+        undo(kept, copy)
+    undo(kept, copy, times=False)
+    resume(kept, copy)
+    (copy / "config" / "new").touch()
+    with pytest.raises(StoreChanged, match="config/new is new"):
+        undo(kept, copy)
 
 
 @pytest.mark.parametrize(("content", "stays"), [(b"", False), (b"lock", True)])
