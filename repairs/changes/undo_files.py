@@ -118,7 +118,8 @@ class UndoFile:
     Shape: `root`: the store's directory when the file was made; `first_record`: digest of the first record of its log,
            None where it had none; `about`: lines for people; `receipts`: ids of the receipts of the changes; `times`:
            times of the changed files after the last state that completed something, by path, and of others whose new
-           time was accepted then; `end_bytes`: position of the next state; `has_new_lock`: the store had no file `lock` before the change.
+           time was accepted then; `end_bytes`: position of the next state; `has_new_lock`: the store had no file
+           `lock` before the change.
     """
 
     path: Path

@@ -140,6 +140,7 @@ class Broker:
         self.cursors = {HALF_TOPIC: 0, OP_TOPIC: 0}
         self.kept_cursors = dict(self.cursors)
         self.op_batch: list[int] = []
+        self.written_marks: set[int] = set()
         self.booted_ms = world.now_ms - 3_600_000
         self.producers: dict[str, dict[Wire, str]] = {}
         self.refuses: dict[int, ResponseCode] = {}
@@ -206,7 +207,7 @@ class Broker:
         self.world.note(f"{self.name} is {'killed' if is_killed else 'stopped'}")
         if is_killed:
             self.killed_count += 1
-            self.lost_ops.update(self.op_batch)
+            self.lost_ops |= self.marks_in_memory()
             self.op_batch.clear()
             self.cursors = dict(self.kept_cursors)
         else:
@@ -307,7 +308,12 @@ class Broker:
             self.append(
                 op_of(numbers, self.writing, queue_id=0, broker_host=self.host_bytes, now_ms=self.world.now_ms), ""
             )
+        self.written_marks.update(self.op_batch)
         self.op_batch = []
+
+    def marks_in_memory(self) -> set[int]:
+        """Half queue offsets that only an op message in memory names: not those of a copy that is decided twice."""
+        return set(self.op_batch) - self.written_marks
 
     def discard(self, half: Stored) -> None:
         """Copy a half message to the discard topic."""

@@ -247,7 +247,7 @@ class Director:
         """Note what a stop of a broker would lose that rmqtx has just reported to be safe to stop."""
         broker = next(one for one in self.brokers if one.root == root)
         left = [name for name, its in self.course.halves.items() if its is broker and broker.is_open(name)]
-        self.course.drained.append((self.world.now_ns, root, tuple(left), len(broker.op_batch)))
+        self.course.drained.append((self.world.now_ns, root, tuple(left), len(broker.marks_in_memory())))
 
     def _kill(self) -> Callable[[str, int], bool]:
         """Draw the seam at which a process is killed."""
