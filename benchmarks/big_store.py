@@ -47,6 +47,9 @@ FLAT = {"open_count": "1000", "late_count": "100", "checkmax": "1000000", "passe
 # short log: the open transactions of a broker that discards after 15 checks.
 RECENT = {**FLAT, "open_within": "50000", "check_within": "50000"}
 
+# Few are open, among the newest 50,000: what `pending` looks up one by one.
+FEW = {**RECENT, "open_count": "10", "late_count": "20", "delay": "150", "tail": "2000"}
+
 # One group has every transaction, and eight of them are open: the checks, 10,000, put back each that is there.
 SKEWED = {
     "groups": "1", "open_count": "8", "late_count": "0", "checkmax": "1000000", "passes": "10000", "delay": "24",
@@ -66,6 +69,7 @@ RECIPES = {
         Recipe("F50k", 50_000, "flat: 1,000 open in a short log", GIB // 10, FLAT),
         Recipe("F5M", 5_000_000, "flat: 1,000 open in a long log", 9 * GIB, FLAT),
         Recipe("R5M", 5_000_000, "flat: 1,000 open, all recent, in a long log", 9 * GIB, RECENT),
+        Recipe("N", 5_000_000, "100 open, all recent, in a long log", 9 * GIB, FEW),
         Recipe("L", 5_000_000, "large: 7 GB of log, audited whole", 9 * GIB),
         Recipe("C", 1_020_000, "skewed: one group, and up to 10,000 half copies of a transaction", 2 * GIB, SKEWED),
     )

@@ -27,7 +27,7 @@ SECTIONS = {
     "large": Measurement(large.large_logs, ("M", "L")),
     "recent": Measurement(large.recent, ("R5M",)),
     "flat": Measurement(large.flat, ("F50k", "R5M", "F5M")),
-    "objects": Measurement(object_storage.object_storage, ("L",)),
+    "objects": Measurement(object_storage.object_storage, ("N", "L")),
     "decode": Measurement(decode.decode, ("M",)),
     "audit": Measurement(audit.audit, ("L",)),
     "api": Measurement(audit.api_audit, ("M", "L")),
