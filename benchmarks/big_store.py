@@ -54,7 +54,7 @@ FEW = {**RECENT, "open_count": "10", "late_count": "20", "delay": "150", "tail":
 SKEWED = {
     "groups": "1", "open_count": "8", "late_count": "0", "checkmax": "1000000", "passes": "10000", "delay": "24",
     "tail": "2000",
-}  # fmt: skip
+}
 
 #: Where producers write message traces, and a topic with the same records that rmqtx does not read as traces.
 TRACED, UNTRACED = {"traces": "RMQ_SYS_TRACE_TOPIC"}, {"traces": "RMQ_SYS_OTHER_TOPIC"}

@@ -49,7 +49,7 @@ SIX_PROPERTIES = ("transaction_id", "keys", "tags", "producer_group", "real_topi
 NINE_NUMBERS = [
     "length_bytes", "commit_log_offset", "queue_id", "queue_offset", "born_time_ms", "store_time_ms", "sys_flag",
     "prepared_transaction_offset", "body_length_bytes",
-]  # fmt: skip
+]
 
 
 def engines() -> list[str]:

@@ -43,7 +43,7 @@ def cost_of(words: list[str], environment: dict[str, str]) -> Cost:
     """Run a command; its exit status must be 0 or 3."""
     begun_s = time.monotonic()
     process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, **environment})  # fmt: skip
+                               env={**os.environ, **environment})
     assert process.stderr is not None
     message = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -156,7 +156,7 @@ def measure(kind: str, growth: Growth, work: Path) -> None:
             f"| {number + 1} | {offset / 2**20:.0f} MiB | {growth.end / STEPS / 2**20:.0f} MiB | {done.cpu_s:.1f} s "
             f"| {done.wall_s:.1f} s | {done.peak_rss_bytes / 2**20:.0f} MiB | {written / 2**20:.1f} MiB "
             f"| {sum(after.values()) / 2**20:.1f} MiB | {fresh} |", flush=True,
-        )  # fmt: skip
+        )
         print(done.message.splitlines()[-1], file=sys.stderr, flush=True)
     idle = cost_of(into, environment)
     print(f"\nA run with nothing new: {idle.cpu_s:.1f} s CPU. Checkpoint: {checkpoint.stat().st_size / 2**20:.0f} MiB.")

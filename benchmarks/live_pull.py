@@ -29,7 +29,7 @@ BODY = b"{}" + b" " * 198
 CONF = {
     "transactionCheckInterval": "100000000", "mappedFileSizeCommitLog": str(1 << 28),
     "mappedFileSizeConsumeQueue": str(20 * 300_000), "maxHashSlotNum": "500000", "maxIndexNum": "2000000",
-}  # fmt: skip
+}
 PAGE = """# Listing the open halves of a live broker
 
 One broker of {version} with {count} open half messages of {body} bytes each, checks off; `rmqtx pending -n` writes all
@@ -55,13 +55,13 @@ def halves(count: int) -> Iterator[Request]:
         names = {
             "KEYS": f"order-{number}", "UNIQ_KEY": f"{prefix}{number:016X}", "WAIT": "true", "TRAN_MSG": "true",
             "PGROUP": "benchmark",
-        }  # fmt: skip
+        }
         fields: dict[str, str | int | bool | None] = {
             "producerGroup": "benchmark", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4,
             "queueId": number % 4, "sysFlag": 4, "bornTimestamp": time.time_ns() // 1_000_000, "flag": 0,
             "properties": "".join(f"{name}\x01{value}\x02" for name, value in names.items()),
             "reconsumeTimes": 0, "unitMode": False, "batch": False,
-        }  # fmt: skip
+        }
         yield Request(RequestCode.SEND_MESSAGE, fields, BODY)
 
 

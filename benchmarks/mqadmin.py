@@ -17,7 +17,7 @@ from benchmarks.measure import Command
 # The options that bin/tools.sh of the release gives the virtual machine.
 TOOL_OPTIONS = (
     "-server", "-Xms1g", "-Xmx1g", "-Xmn256m", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=128m",
-)  # fmt: skip
+)
 START_SECONDS = 120
 
 
@@ -44,7 +44,7 @@ class Cluster:
             ),
             check,
             {"ROCKETMQ_HOME": str(self.home), "NAMESRV_ADDR": self.name_server},
-        )  # fmt: skip
+        )
 
     def help(self) -> Command:
         """Return the command `mqadmin` alone: the virtual machine's start and the list of subcommands.

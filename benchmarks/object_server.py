@@ -53,7 +53,7 @@ class ObjectServer:
         return {
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any",
             "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-        }  # fmt: skip
+        }
 
     def reset(self, delay_s: float) -> None:
         """Count from zero, and answer later from now on."""

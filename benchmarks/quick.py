@@ -54,7 +54,7 @@ def row(bench: Bench) -> tuple[str, ...]:
         times(ratio(java, pending)), times(ratio(parquet, java)), times(ratio(parquet, java, "cpu_s")),
         times(ratio(jsonl, parquet)), times(ratio(summary, parquet)),
         f"{parquet.peak_anonymous_bytes / (1 << 20):,.0f} MiB", others,
-    )  # fmt: skip
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -187,7 +187,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", metavar="NAMES",
         help=f"some of {','.join(EVERY_SECTION)} (default: all but Spark's)",
-    )  # fmt: skip
+    )
     arguments = parser.parse_args(words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that started processes are ended too
     names = [name for name in arguments.only.split(",") if name] or list(SECTIONS)

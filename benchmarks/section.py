@@ -63,7 +63,7 @@ def _process_row(one: Measured) -> tuple[str, ...]:
     values = (
         seconds(one.wall_s), seconds(one.best_wall_s), seconds(one.cpu_s), mebibytes(one.peak_rss_bytes),
         mebibytes(one.peak_anonymous_bytes), "" if math.isnan(one.others_share) else f"{one.others_share:.0%}",
-    )  # fmt: skip
+    )
     return (one.name, *(values if one.runs else ("failed", *[""] * (len(values) - 1))))
 
 

@@ -63,7 +63,7 @@ def _session(log: str) -> Iterator[SparkSession]:
         "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{log}",
         "spark.eventLog.rolling.enabled": "false", "spark.eventLog.compress": "false",
         "spark.eventLog.buffer.kb": "1",
-    }  # fmt: skip
+    }
     with session("local[2]", conf=conf) as spark:
         yield spark
 
@@ -77,7 +77,7 @@ def _audited(spark: SparkSession, places: Sequence[Path]) -> dict[str, Any]:
     return {
         "first_row_s": first_s, "wall_s": time.perf_counter() - begun_s, "cpu_s": tree_cpu_seconds() - cpu_s,
         "states": states,
-    }  # fmt: skip
+    }
 
 
 def _log_shares(spark: SparkSession, stores: list[Store]) -> dict[str, float]:

@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
             word, f"{traced.wall_s:.2f} s", f"{untraced.wall_s:.2f} s", times(found),
             times(ratio(traced, untraced, "cpu_s")), f"≤ {times(target)}",
             f"{share:.0%}" + ("" if share <= DISTURBED_SHARE else ", **disturbed**"),
-        ))  # fmt: skip
+        ))
     shutil.rmtree(scratch)
     print("\n".join(table(HEADER, rows)))
     return 0 if is_met else 1

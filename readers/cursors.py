@@ -179,7 +179,7 @@ def _strange(store: Store, database: Database, key: bytes) -> Finding:
     return Finding(
         store.root, "database-entry", database.directory,
         expected="topic@group with queue numbers and offsets", actual=repr(key[:200]),
-    )  # fmt: skip
+    )
 
 
 BATCH_ROWS = 65_536
@@ -366,7 +366,7 @@ def _cursors(store: Store, config: Config) -> tuple[list[_Cursor], list[Finding]
         store.root, "config-damaged", config.file,
         expected="topic@group with queue numbers and offsets", actual=f"{strange[0][:200]}{more}",
         meaning="the cursors of these entries are unknown",
-    )  # fmt: skip
+    )
     return cursors, [finding]
 
 

@@ -96,7 +96,7 @@ __all__ = [
     "__version__",
     "connect",
     "open",
-]  # fmt: skip
+]
 
 _API = "rmqtx.api"
 _ERRORS, _REMOTING_ERRORS = "rmqtx.readers.model.errors", "rmqtx.remoting.protocol.errors"

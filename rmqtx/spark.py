@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audit", "Frames", "Grown", "SparkStores", "audit", "audit_into", "open", "reconcile", "search", "tables",
     "verdicts", "verify",
-]  # fmt: skip
+]
 
 _Row = TypeVar("_Row")
 _Reading = TypeVar("_Reading", bound=Reading)

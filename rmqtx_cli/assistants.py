@@ -33,7 +33,7 @@ NOTICE = (
 _OF_PRODUCERS = frozenset((
     "transaction_id", "keys", "topic", "producer_group", "tags", "properties", "body", "born_host", "client_id",
     "address", "language", "consumer_group", "key", "value", "reason_text", "message_id",
-))  # fmt: skip
+))
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 

@@ -195,7 +195,7 @@ _MOVED = {
     **dict.fromkeys(("--follow", "--until-idle", "--interval"), "rmqtx follow STORE"),
     "--into": "rmqtx table STORE --into TABLE",
     "--checkpoint": "rmqtx follow STORE, or rmqtx table STORE --into TABLE",
-}  # fmt: skip
+}
 
 
 def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:

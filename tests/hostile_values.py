@@ -29,7 +29,7 @@ HOSTILE_VALUES: dict[str, Any] = {
     "no entries": [], "NaN": float("nan"), "Infinity": float("inf"), "fraction": 0.5, "surrogate": "\ud800",
     "escaped byte": "\udcff", "NUL": "a\0b", "terminal": "\x1b[31m\r\n", "deep": _nested(400), "up": "../../../x",
     "absolute": "/etc/passwd", "long": "x" * 300_000,
-}  # fmt: skip
+}
 
 Place = tuple[str | int, ...]
 

@@ -60,7 +60,7 @@ SHARED = ("pending.4", "pending.5")
 PLANNED = {
     case: wanted.advice for case, wanted in CASES.items() if wanted.word in ("done", "not_done")
     and wanted.advice in ("commit", "rollback", "close", "resume", "redeliver")
-}  # fmt: skip
+}
 
 
 def middle_ms() -> int:

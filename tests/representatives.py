@@ -108,7 +108,7 @@ FEW = (
     "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4", "prepared-killed-4.2.0",
     "rocksdb-both-5.5.0", "rocksdb-combined-5.4.0", "rocksdb-queues-5.5.0", "dledger-killed-5.1.4", "controller-5.1.4",
     "empty-5.5.0",
-)  # fmt: skip
+)
 
 
 def each_store(names: Iterable[str]) -> list[Any]:

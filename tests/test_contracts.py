@@ -32,7 +32,7 @@ def packages(root: Path) -> list[str]:
         folder.name for folder in root.iterdir()
         if folder.is_dir() and not folder.name.startswith(".") and any(folder.rglob("*.py"))
         and folder.name not in NO_PRODUCT | linked
-    )  # fmt: skip
+    )
 
 
 def folders(root: Path, package: str) -> Iterator[Path]:
@@ -59,7 +59,7 @@ def without_a_contract(root: Path) -> list[str]:
             name = ".".join(one.relative_to(root).parts)
             if inner and name not in containers:
                 found.append(f"{one.relative_to(root)}/ has folders ({', '.join(sorted(inner))}): it needs a contract "
-                             f"with `containers = [\"{name}\"]` and `exhaustive = true`")  # fmt: skip
+                             f"with `containers = [\"{name}\"]` and `exhaustive = true`")
     return found
 
 

@@ -38,7 +38,7 @@ def loaded(statements: str) -> tuple[dict[str, str], int]:
     done = subprocess.run(
         [sys.executable, "-c", _LOADED.format(statements=statements)], cwd=ROOT, capture_output=True, text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     names, count = json.loads(done.stdout)
     return names, count
@@ -62,7 +62,7 @@ def test_a_second_name_is_noticed() -> None:
     names, _ = loaded("import rmqtx.readers.model.errors, readers.model.errors")
     assert names == {
         name: f"rmqtx.{name}" for name in ("readers", "readers.model", "readers.model.errors")
-    }  # fmt: skip
+    }
 
 
 def test_no_source_uses_a_folder_as_the_name_of_a_package() -> None:
@@ -76,7 +76,7 @@ def test_no_source_uses_a_folder_as_the_name_of_a_package() -> None:
         dotted = [
             one[0] for one in _DOTTED.finditer(text)
             if (ROOT / one[1] / one[2]).is_dir() or (ROOT / one[1] / f"{one[2]}.py").is_file()
-        ]  # fmt: skip
+        ]
         imported = [one[0].strip() for one in _IMPORT.finditer(text)] if path.suffix == ".py" else []
         found += [f"{name}: {words}: write rmqtx. before it" for words in dotted + imported]
     assert found == []
@@ -90,5 +90,5 @@ def test_packages_of_others_with_these_names_do_no_harm(tmp_path: Path) -> None:
         [sys.executable, "-P", "-m", "rmqtx_cli.main", "pending", unpacked("common-5.3.3"), "--format", "csv"],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, cwd=tmp_path, capture_output=True, text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert (done.returncode, "PENDING" in done.stdout) == (0, True), done.stderr

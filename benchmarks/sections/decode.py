@@ -105,7 +105,7 @@ def _row(one: Measured, rates: list[_Rates]) -> tuple[str, ...]:
     return (
         one.name, rate(middle.bytes_per_cpu_s), rate(middle.bytes_per_thread_cpu_s),
         f"{middle.records_per_cpu_s:,.0f}", seconds(middle.first_pass_s), f"{one.others_share:.0%}",
-    )  # fmt: skip
+    )
 
 
 def _to_java(found: dict[str, list[float]], name: str) -> float:

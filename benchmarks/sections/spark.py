@@ -97,7 +97,7 @@ def spark_shares(bench: Bench) -> Section:
             name, seconds(last["wall_s"]), seconds(last["first_row_s"]), seconds(last["cpu_s"]),
             number(max(stage["tasks"] for stage in one["stages"])), times(_share(one["reading"])),
             times(_shuffled(one)),
-        ))  # fmt: skip
+        ))
     many = found["300 small"]
     section.at_most(
         "300 small stores, to the local engine, CPU", many["passes"][-1]["cpu_s"] / local[0].cpu_s, 2.5, times

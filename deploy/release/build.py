@@ -66,7 +66,7 @@ class Tools:
         run(
             directory / "first/bin/uv", "pip", "install", "--quiet", "--python", self._bin / "python",
             "--exclude-newer", as_of(epoch), *(names or TOOLS),
-        )  # fmt: skip
+        )
 
     def __call__(self, name: str, *arguments: str | Path, cwd: Path = ROOT, **environment: str) -> str:
         """Return what a tool printed."""
@@ -119,7 +119,7 @@ def lock(tools: Tools, name: str, extras: tuple[str, ...], epoch: int, target: P
         "uv", "pip", "compile", "pyproject.toml", *chosen, "--universal", "--python-version", OLDEST_PYTHON,
         "--no-header", "--exclude-newer", as_of(epoch), "--generate-hashes", "--format", form, "--quiet",
         "--output-file", file,
-    )  # fmt: skip
+    )
     return file
 
 
@@ -134,7 +134,7 @@ def bill(tools: Tools, wheel: Path, requirements: Path, epoch: int, directory: P
     tools(
         "cyclonedx-py", "environment", python, "--pyproject", ROOT / "pyproject.toml", "--output-reproducible",
         "--output-format", "JSON", "--output-file", file, SOURCE_DATE_EPOCH=str(epoch),
-    )  # fmt: skip
+    )
     return file.read_bytes()
 
 
@@ -146,7 +146,7 @@ def wheelhouse(tools: Tools, wheel: Path, requirements: Path, epoch: int, target
         tools(
             "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:", *tags,
             "-r", requirements, "-d", house,
-        )  # fmt: skip
+        )
         shutil.copy(wheel, house)
         shutil.copy(requirements, house / "requirements.txt")
         plain = Path(scratch) / "plain.tar"

@@ -46,7 +46,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
         command, cwd=cwd, env={**inherited, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     if done.returncode:
         raise Failed(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout[-2000:]}")
     return done.stdout
@@ -83,7 +83,7 @@ class Candidate:
                 changed.append(name)
         when = run("git", "log", "-1", "--format=%cI", cwd=self.clone).strip()
         who = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER")
-               for part, value in (("NAME", "release"), ("EMAIL", "release@localhost"), ("DATE", when))}  # fmt: skip
+               for part, value in (("NAME", "release"), ("EMAIL", "release@localhost"), ("DATE", when))}
         run("git", "commit", "--quiet", "--all", "--message", f"version {self.version}", cwd=self.clone, **who)
         return f"{before[1]} → {self.version} in {', '.join(changed)}"
 
@@ -113,7 +113,7 @@ class Candidate:
         rows = []
         for one in json.loads(file.read_text("utf-8"))["components"]:
             words = sorted({item.get("expression") or item["license"].get("id") or item["license"].get("name", "")
-                            for item in one.get("licenses", ())})  # fmt: skip
+                            for item in one.get("licenses", ())})
             licence = " OR ".join(word.split(" :: ")[-1].splitlines()[0][:80] for word in words if word)
             rows.append((one["name"], one.get("version", ""), licence))
         nameless = [f"{name} {version}" for name, version, licence in rows if not (version and licence)]
@@ -130,7 +130,7 @@ class Candidate:
         venv.create(self.environment, with_pip=True)
         house, binaries = self.scratch / "wheelhouse", self.environment / "bin"
         run(binaries / "pip", "install", "--quiet", "--no-index", "--find-links", house,
-            f"rmqtx[exporter,rocksdb]=={self.version}", cwd=self.scratch)  # fmt: skip
+            f"rmqtx[exporter,rocksdb]=={self.version}", cwd=self.scratch)
         run(binaries / "pip", "check", cwd=self.scratch)
         printed = run(binaries / "rmqtx", "--version", cwd=self.scratch).strip()
         if self.version not in printed:
@@ -194,7 +194,7 @@ class Candidate:
             found = {one for one in archive.namelist() if one.endswith(".py")}
         wanted = {f"rmqtx/{name}" if not name.startswith(("rmqtx", "pyspark")) else name for name in run(
             "git", "ls-files", "*.py", cwd=self.clone).splitlines()
-            if not name.startswith(("tests/", "benchmarks/", "deploy/", "examples/"))}  # fmt: skip
+            if not name.startswith(("tests/", "benchmarks/", "deploy/", "examples/"))}
         if found != wanted:
             raise Failed(f"modules differ: {sorted(found ^ wanted)[:10]}")
         return f"{len(found)} modules, those of the commit"
@@ -231,7 +231,7 @@ def main() -> int:
             ("two builds", one.build), ("digests", one.sums), ("modules", one.sdist), ("bill of materials", one.bill),
             ("wheelhouse", one.install), ("doctor", one.doctor), ("demo", one.demo), ("packages", one.packages),
             ("demo of one file", one.one_file), ("all digests", one.sums),
-        ]  # fmt: skip
+        ]
         results = []
         for name, check in checks:
             print(f"candidate: {name} ...", file=sys.stderr)

@@ -46,7 +46,7 @@ LEFT_OUT = (
         "tests", "include", "src", "includes", "**/*.p[yx][xdi]", "*_flight*", "_substrait*", "*_cpp_tests*",
         "libarrow*.so", "libparquet*.so", "*.so.*.*.*",
     )),
-)  # fmt: skip
+)
 START = """#!/bin/sh
 '''exec' "$(dirname "$(readlink -f "$0")")/python3" -I "$0" "$@"
 ' '''
@@ -101,7 +101,7 @@ def main() -> int:
         common = (
             "--quiet", "--python", python, "--target", packages, "--python-platform", PLATFORM, "--no-deps",
             "--only-binary", ":all:",
-        )  # fmt: skip
+        )
         tools("uv", "pip", "install", *common, "--require-hashes", "-r", options.dist.resolve() / "pylock.host.toml")
         tools("uv", "pip", "install", *common, next(options.dist.resolve().glob("rmqtx-*.whl")))
     kept = python.rename(tree / python.name)
@@ -117,7 +117,7 @@ def main() -> int:
     run(
         tree / "bin/python3", "-IB", "-m", "compileall", "-q", "-f", "-j0", "--invalidation-mode", "unchecked-hash",
         "-s", tree, tree / "lib",
-    )  # fmt: skip
+    )
     start = tree / "bin/rmqtx"
     start.write_text(START)
     start.chmod(0o755)

@@ -155,7 +155,7 @@ class BodyDecoder:
             process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                 start_new_session=True, env={**environment, "PYTHONUNBUFFERED": "1"},
-            )  # fmt: skip
+            )
         except (OSError, ValueError) as error:
             self.failure = f"cannot run {self._command[0]}: {getattr(error, 'strerror', None) or error}"
             return None

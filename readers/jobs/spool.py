@@ -141,7 +141,7 @@ def _widened(table: pa.Table, fields: Sequence[pa.Field], constants: Mapping[str
         pa.repeat(pa.scalar(constants[field.name], field.type), table.num_rows) if field.name in constants
         else table[field.name]
         for field in fields
-    ]  # fmt: skip
+    ]
     return pa.table(columns, schema=pa.schema(fields))
 
 

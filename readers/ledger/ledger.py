@@ -180,7 +180,7 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
         with closing(_connect(path)) as connection:
             names = [row[0] for row in connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY 1"
-            )]  # fmt: skip
+            )]
             if table is None and len(names) == 1:
                 table = names[0]
             if table is None or table not in names:

@@ -143,7 +143,7 @@ class EntryHeaders:
                 self._store, "entry-header", segment.file, int(block.positions[row]) - DLEDGER_FRAME_BYTES,
                 DLEDGER_FRAME_BYTES, commit_log_offset=int(offsets[row]), expected=expected,
                 actual=", ".join(f"{name} {int(headers[name][row])}" for name in names),
-            )  # fmt: skip
+            )
         self._index, self._term = int(indexes[-1]), int(terms[-1])
 
 

@@ -53,7 +53,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
             found.append(_finding(
                 store, both, row, "words-contradict", "a prepared record (by its flag), which names no other record",
                 f"names commit-log offset {named}" if named else "properties of a COMMIT record of 4.3 or later",
-            ))  # fmt: skip
+            ))
     lost = block.take(are_damaged_finals(block))
     for row in range(len(lost)):
         real_topic = lost.properties.text(REAL_TOPIC)[row].as_py() or "of its own"  # 5.5.0 does not write it
@@ -61,11 +61,11 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
         found.append(_finding(
             store, lost, row, "words-contradict", f"a COMMIT record (by its flag and properties), topic {real_topic}",
             f"topic {lost.topic_texts()[row].as_py()}, {deliveries} failed deliveries",
-        ))  # fmt: skip
+        ))
     lone = [
         np.asarray(rows["commit_log_offset"].filter(pc.is_valid(rows[_LONE[name]])))
         for name, rows in witnesses.items() if name in _LONE and rows[_LONE[name]].null_count < len(rows)
-    ]  # fmt: skip
+    ]
     places = np.concatenate([np.empty(0, np.int64), *lone])
     if not len(places):
         return found
@@ -74,7 +74,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     for row in np.flatnonzero(~has_port(known.store_host_numbers())).tolist():
         found.append(_finding(
             store, known, row, "record-header", f"a port from 0 to {PORT_MAX}", f"store_port {ports[row]}"
-        ))  # fmt: skip
+        ))
     return found
 
 
@@ -94,7 +94,7 @@ def _prepared_findings(block: Block, store: str) -> Iterator[Finding]:
         yield _finding(
             store, block, row, "words-contradict", "a prepared record (by its property TRAN_MSG)",
             "flag of an ordinary message",
-        )  # fmt: skip
+        )
     prepared &= block.header("prepared_transaction_offset") == 0
     if block.commit_log_offsets[0] or not prepared[0]:
         return
@@ -104,7 +104,7 @@ def _prepared_findings(block: Block, store: str) -> Iterator[Finding]:
         yield _finding(
             store, block, row, "words-contradict", "a COMMIT record (by id and born time of the log's first record)",
             "flag of a prepared record",
-        )  # fmt: skip
+        )
 
 
 def _finding(store: str, block: Block, row: int, code: str, expected: str, actual: str) -> Finding:

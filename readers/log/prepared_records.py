@@ -140,7 +140,7 @@ class OldRecords:
             block.commit_log_offsets, block.header("length_bytes"), block.header("store_time_ms") // 1000,
             block.header("queue_offset"), block.sys_flag & TRANSACTION_MASK,
             block.header("prepared_transaction_offset"), _group_hashes(block),
-        ]  # fmt: skip
+        ]
         return OldRecords(np.stack([column.astype(np.int64) for column in columns]))
 
     @staticmethod

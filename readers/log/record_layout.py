@@ -144,7 +144,7 @@ def is_blank_head(head: bytes, left_bytes: int) -> bool:
     return (
         len(head) >= BLANK.size_bytes and number_at(head, "length_bytes") == left_bytes
         and head[span_of("magic")] == BLANK_MAGIC
-    )  # fmt: skip
+    )
 
 
 class Parts(NamedTuple):

@@ -20,7 +20,7 @@ _COLUMNS = (
     "transaction_id", "producer_group", "real_topic", "real_queue_id", "keys", "tags", "born_time_ms", "born_host",
     "flag", "sys_flag", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms", "store_host",
     "message_id", "checks", "body_crc", "body_crc_matches", "properties",
-)  # fmt: skip
+)
 
 
 def message_of(record: bytes) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def topic_findings(store: Store, block: Block) -> list[Finding]:
                 commit_log_offset=int(one.commit_log_offsets[0]),
                 expected=f"topic {topic}, by the record's other fields",
                 actual=f"topic {one.topic_texts()[0]}, which the store does not have",
-            ))  # fmt: skip
+            ))
     return found
 
 

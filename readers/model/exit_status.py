@@ -51,7 +51,7 @@ WORDS: dict[int, str] = {
     UNREACHABLE: "unreachable", REFUSED_BY_BROKER: "refused-by-broker", NO_SUCH_TRANSACTION: "no-such-transaction",
     SOME_REFUSED: "some-refused", UNKNOWN_OUTCOME: "unknown-outcome", SPARK_UNAVAILABLE: "spark-unavailable",
     BUG: "bug", INTERRUPTED: "interrupted",
-}  # fmt: skip
+}
 
 
 def combined(statuses: Iterable[int]) -> int:

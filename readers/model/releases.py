@@ -21,7 +21,7 @@ LAST_OF_LINES: tuple[Version, ...] = (
     (3, 0, _ANY_NUMBER), (3, 1, _ANY_NUMBER), (3, 2, _ANY_NUMBER), (3, 4, _ANY_NUMBER), (3, 5, _ANY_NUMBER),
     (4, 0, 0), (4, 1, 0), (4, 2, 0), (4, 3, 2), (4, 4, 0), (4, 5, 2), (4, 6, 1), (4, 7, 1), (4, 8, 0), (4, 9, 8),
     (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 4), (5, 4, 0), (5, 5, 1),
-)  # fmt: skip
+)
 #: The newest release whose sources were read: a broker of unknown or newer version is treated as this one.
 NEWEST_READ: Version = (5, 5, 0)
 
@@ -67,53 +67,53 @@ class Change:
 PREPARED_NOT_CHECKED = Change(
     "the state table is neither read nor written, and no producer is asked for a prepared record",
     "seen: 3.2.6 on a store of 3.1.4", since=(3, 2, 0),
-)  # fmt: skip
+)
 STATE_TABLE = Change(
     "the broker creates transaction/statetable and transaction/redolog", "seen: 3.1.4", since=(3, 0, 0)
 )
 HALF_TOPIC_DESIGN = Change(
     "half and op messages have their own topics; prepared records are refused: NumberFormatException at REAL_QID",
     "broker/transaction/queue/TransactionalMessageBridge.java; seen on 4.3.0", since=(4, 3, 0),
-)  # fmt: skip
+)
 ROCKSDB_TRANSACTIONS = Change(
     "transactions may be kept in RocksDB: the broker creates rocksdbstore and topics for the half and op messages",
     "RIP-82, #9787; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
-)  # fmt: skip
+)
 
 # --- what is written --------------------------------------------------------------------------------------------------
 
 DISCARD_COPY = Change(
     "when the broker discards a half message, it writes a copy to the discard topic",
     "broker/transaction/queue/DefaultTransactionalMessageCheckListener.java", since=(4, 5, 2),
-)  # fmt: skip
+)
 OP_LISTS = Change(
     "op messages hold lists of half queue offsets; the broker collects them in memory before it writes a message",
     "broker/transaction/queue/TransactionalOpBatchService.java", since=(5, 1, 0),
-)  # fmt: skip
+)
 OPS_LOST_AT_STOP = Change(
     "an orderly stop writes no op message in the interval after the last one",
     "broker/transaction/queue/TransactionalMessageServiceImpl.java close; #7305; seen on 5.1.0, 5.3.3 and 5.5.0",
     since=OP_LISTS.since,
-)  # fmt: skip
+)
 OPS_WAIT_TWICE = Change(
     "an op message may wait for two intervals of transactionOpBatchInterval before it is written, not one",
     "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",
     since=OP_LISTS.since, until=(5, 5, 0),
-)  # fmt: skip
+)
 OP_THREAD_SPINS = Change(
     "after the first decision the thread for op messages does not wait: it uses a whole core of the processor",
     "broker/transaction/queue/TransactionalOpBatchService.java; #10966, #10967 (open); the sources of 5.5.0 and 5.5.1; "
     "seen on 5.5.0, not on 5.3.3 and 5.4.0",
     since=(5, 5, 0),
-)  # fmt: skip
+)
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
-)  # fmt: skip
+)
 LAST_END_LEFT_OUT = Change(
     "the last property of a record has no end mark",
     "common/message/MessageDecoder.java messageProperties2String", since=(4, 9, 1), until=(5, 2, 0),
-)  # fmt: skip
+)
 PROPERTY_CRC = Change(
     "records may end in a CRC of their bytes (enabledAppendPropCRC); recovery tests it with forceVerifyPropCRC=true",
     "store/CommitLog.java checkMessageAndReturnSize", since=(5, 2, 0),
@@ -121,7 +121,7 @@ PROPERTY_CRC = Change(
 LISTS_ALL_PRODUCERS = Change(
     "one request lists the producers of all groups (328)", "broker/processor/AdminBrokerProcessor.java; 4.9.3 never "
     "answers it", since=(4, 9, 4),
-)  # fmt: skip
+)
 PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))
@@ -129,12 +129,12 @@ DELAYED_HALVES_DROPPED = Change(
     "the check removes the delay level of a half message that it puts back; the schedule service drops half messages "
     "that it still has (\"[BUG]\")",
     "#1540", since=(4, 6, 1),
-)  # fmt: skip
+)
 
 HALF_TOPIC_OPEN = Change(
     "clients may send messages to the half topic itself", "broker/processor/AbstractSendMessageProcessor.java; #1976",
     since=(4, 3, 0), until=(4, 7, 1),
-)  # fmt: skip
+)
 
 # --- the check --------------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ CHECK_INFLATES = Change(
     "the check puts a compressed half message back with a decompressed body and still with the flag for compression",
     "broker/transaction/queue/TransactionalMessageBridge.java; docs/formats/half_and_op.md#inflated-copy",
     until=(4, 6, 0),
-)  # fmt: skip
+)
 #: Corrected in 4.9.5; in the 5.x line from 5.1.0 on.
 UNREADABLE_IS_PASSED = Change(
     "a half message that cannot be read does not end the round of the check", _CHECK, since=(4, 9, 5), but=((5, 0, 0),)
@@ -156,57 +156,57 @@ UNREADABLE_IS_PASSED = Change(
 UNREADABLE_IS_NULL = Change(
     "a half message that cannot be read ends the round of the check with a NullPointerException", f"{_CHECK}; #1568",
     since=(4, 3, 0), until=(4, 6, 0),
-)  # fmt: skip
+)
 #: Corrected in 4.9.5; in the 5.x line in 5.1.0.
 UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
-)  # fmt: skip
+)
 UNREADABLE_OP_IS_NULL = Change(
     "an op message that cannot be read, from 4.6.0 on one without a body, ends the round of the check with a "
     "NullPointerException", f"{_CHECK}; #1568; seen on 4.9.7", since=(4, 3, 0), until=(5, 1, 0),
-)  # fmt: skip
+)
 NO_OP_IS_NO_LIST = Change(
     "op messages that cannot be read end the round of the check with an IndexOutOfBoundsException, if no other op "
     "message is among the 32 that it reads at once", f"{_CHECK}; seen on 5.5.0", since=(4, 6, 0),
-)  # fmt: skip
+)
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
     f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3 and 5.5.0",
     since=(5, 1, 0),
-)  # fmt: skip
+)
 SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",
     "broker/slave/SlaveSynchronize.java; #9403, #9404; the class files of 5.3.1 to 5.5.1; seen on 5.3.3",
     since=(5, 3, 2), until=(5, 3, 4),
-)  # fmt: skip
+)
 SLAVE_DELETES_TOPICS = Change(
     "at each synchronisation, every minute, a slave deletes all its topics and subscription groups one by one, and "
     "then takes over those of its master",
     "broker/slave/SlaveSynchronize.java; #9984, #9990; the sources of 5.3.4 to 5.5.1; seen on 5.4.0",
     since=SLAVE_REFUSES_TYPES.until or ALWAYS, until=(5, 5, 0),
-)  # fmt: skip
+)
 ERROR_ENDS_CHECK = Change(
     "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",
     since=(4, 3, 0), until=(4, 7, 0),
-)  # fmt: skip
+)
 CHECK_WAITS_FOR_PUT = Change(
     "the check waits without limit until a copy that it puts back is flushed and replicated",
     "store/MessageStore.java putMessage; #3827, #3828", since=(4, 9, 1), until=(4, 9, 3),
-)  # fmt: skip
+)
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
     since=(5, 3, 4),
-)  # fmt: skip
+)
 LATE_END_REFUSED = Change(
     "a decision that comes after the immunity time, and not as an answer to a check, is refused (604)",
     "broker/processor/EndTransactionProcessor.java; #6402; seen on 5.3.3", since=(5, 1, 1),
-)  # fmt: skip
+)
 OVERFLOW_TO_BEGIN = Change(
     "a read after the end of a queue that begins at 0 continues at 0, not at the end",
     "store/DefaultMessageStore.java getMessage", until=(4, 9, 4),
-)  # fmt: skip
+)
 #: Checks stop for different reasons in different releases: the last release of each kind. If the version of a store
 #: is not known exactly, several of them apply.
 LAST_TO_STOP_ALIKE: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST_READ)
@@ -214,25 +214,25 @@ LAST_TO_STOP_ALIKE: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWE
 OP_QUEUE_DELETED = Change(
     "the deletion of any topic deletes the op queue too, which has no entry in topics.json",
     "store/DefaultMessageStore.java cleanUnusedTopic; #2133", since=(4, 3, 0), until=(4, 9, 0),
-)  # fmt: skip
+)
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 ANY_QUERY_SPAN = Change(
     "a query by key may span any time, not only queryMessageMaxTimeSpan hours",
     "seen: 3.1.4 refuses, 3.2.6 answers", since=(3, 2, 0),
-)  # fmt: skip
+)
 UNIQ_KEY_INDEXED = Change(
     "the index has an entry for the property UNIQ_KEY of each message", "seen: 4.2.0, not 3.2.6", since=(4, 0, 0),
 )
 QUEUE_LIMIT = Change(
     "by default the broker drops requests that wait too long in its queue (brokerFastFailureEnable)",
     "broker/latency/BrokerFastFailure.java", since=(4, 0, 0),
-)  # fmt: skip
+)
 RESUME_REQUEST = Change(
     "the broker answers RESUME_CHECK_HALF_MESSAGE",
     "broker/processor/AdminBrokerProcessor.java; docs/formats/half_and_op.md#resume", since=(4, 5, 2),
-)  # fmt: skip
+)
 REFUSED_TAKES_NUMBER = Change(
     "a half message gets its half queue offset before it is refused for its properties: the next ones are in the slots "
     "before theirs, until the next start", "store/CommitLog.java asyncPutMessage; played on 5.0.0, 5.1.0 and 5.1.1",
@@ -241,7 +241,7 @@ REFUSED_TAKES_NUMBER = Change(
 RESUME_BREAKS_COMPRESSED = Change(
     "a resume writes a compressed body in a form that cannot be read",
     "common/message/MessageDecoder.java; docs/formats/half_and_op.md#resume", until=(5, 3, 2),
-)  # fmt: skip
+)
 
 # --- starts: store/MappedFileQueue.java, CommitLog.java, ConsumeQueue.java, DefaultMessageStore.java ------------------
 
@@ -292,11 +292,11 @@ EMPTY_QUEUE_FILE_REFUSED = Change(
 BEGINS_WITH_FILLERS = Change(
     "where the log begins at 0, a queue that a start makes again begins with the fillers in its first file, not with "
     "its first record", f"{_QUEUES} correctMinOffset; seen on 4.9.7, not on 5.0.0 and 5.3.3", until=(5, 0, 0),
-)  # fmt: skip
+)
 BEGINS_AT_0_WITHOUT_SLOT = Change(
     "a start lets a queue of which no slot leads into the log begin at 0, not at its end",
     f"{_QUEUES} correctMinOffset; seen on 4.9.7, not on 5.0.0 and 5.3.3", until=(5, 0, 0),
-)  # fmt: skip
+)
 DLEDGER_QUEUES_EMPTIED = Change(
     "with a DLedger log, a start after a kill cuts the queues at the begin of the file in which it begins to read: it "
     "requires DUP_INFO in every record", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #8032; the "
@@ -314,7 +314,7 @@ FILES_BACK_BOUNDED = Change("recovery goes back at most commitLogRecoverMaxNum f
 LAST_TO_START_ALIKE: tuple[Version, ...] = (
     (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 3), (5, 3, 4),
     (5, 4, 0), NEWEST_READ,
-)  # fmt: skip
+)
 
 # --- defaults of settings ---------------------------------------------------------------------------------------------
 
@@ -342,13 +342,13 @@ def newest_default(setting: str) -> int:
 STORE_LOCK = Change(
     "a running broker locks the file `lock` and writes to it", "seen: 4.2.0 does, 3.1.4 and 3.2.6 do not",
     since=(4, 0, 0),
-)  # fmt: skip
+)
 CONSUMER_FILTER = Change("config/consumerFilter.json is written", "seen: 4.2.0, not 3.2.6", since=(4, 0, 0))
 TOPIC_FLAGS = Change("topics.json has topicSysFlag", "seen: 3.2.6, not 3.1.4", since=(3, 2, 0))
 KEY_TOPIC_OF_4_3_0 = Change(
     "the template for new topics is AUTO_CREATE_TOPIC_KEY; before and after it is TBW102",
     "common/MixAll.java", since=(4, 3, 0), until=(4, 3, 1),
-)  # fmt: skip
+)
 KEY_TOPIC_AGAIN = Change(
     "the template for new topics is TBW102 again, as before 4.3.0", "common/MixAll.java", since=(4, 3, 1)
 )
@@ -359,7 +359,7 @@ SCHEDULE_TOPIC_DECLARED = Change(
 SYSTEM_TOPICS = Change(
     "topics rmq_sys_REVIVE_LOG_ and rmq_sys_SYNC_BROKER_MEMBER_ are in topics.json",
     "broker/topic/TopicConfigManager.java", since=(5, 0, 0),
-)  # fmt: skip
+)
 CURSORS_HAVE_VERSION = Change(
     "the cursor file has a dataVersion", "broker/offset/ConsumerOffsetManager.java", since=(5, 0, 0)
 )
@@ -379,11 +379,11 @@ CHECKPOINT_OF_QUEUES = Change(
 LIGHT_CURSORS_WRITTEN = Change(
     "config/lmqConsumerOffset.json is written (enableLmq)", "broker/offset/LmqConsumerOffsetManager.java",
     since=(4, 9, 3),
-)  # fmt: skip
+)
 LIGHT_CURSORS_LOADED = Change(
     "a start reads config/lmqConsumerOffset.json (in 4.9.3 a constructor that the JSON library needs is missing)",
     "broker/offset/LmqConsumerOffsetManager.java; seen on 4.9.3 to 5.5.0", since=(4, 9, 4),
-)  # fmt: skip
+)
 
 #: The last releases before a change: a store with files of the older form was written by one of them or an older one.
 LAST_OF_3_1: Version = (3, 1, 9)

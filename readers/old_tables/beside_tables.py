@@ -35,7 +35,7 @@ from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, is_bundle
 #: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
     (STATE_TABLE, state_table_entries), (REDO_LOG, redo_log_entries),
-)  # fmt: skip
+)
 
 
 def beside_log(

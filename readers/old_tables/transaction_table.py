@@ -118,7 +118,7 @@ class TransactionTable:
             lists[owner].append({
                 "store": stores[owner], "kind": KIND, "key": str(offsets_of_table[row]), "value": groups[row],
                 "position_bytes": None,
-            })  # fmt: skip
+            })
         place = batch.schema.get_field_index("state_entries")
         changed = pa.array(lists, batch.schema.field(place).type)
         return batch.set_column(place, batch.schema.field(place), changed)
@@ -159,7 +159,7 @@ def table_of(name: str, offsets: list[str | None], groups: list[str | None], sto
     ]
     ordered = sorted(rows)
     table = pa.table([pa.array(ordered, pa.int64()), pa.array([rows[one] for one in ordered], pa.string())],
-                     schema=TABLE_ROWS)  # fmt: skip
+                     schema=TABLE_ROWS)
     return TransactionTable(name, table, tuple(findings))
 
 

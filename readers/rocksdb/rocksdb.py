@@ -140,7 +140,7 @@ class Database:
         return UnreadableFile(
             f"the RocksDB database {self.directory} cannot be read: {text}",
             file=self.directory, advice="only the commit log is used in its place",
-        )  # fmt: skip
+        )
 
 
 def open_database(store: Store, *names: str) -> Database:
@@ -208,7 +208,7 @@ def _require_records(entry: DirectoryEntry, *, may_be_torn: bool) -> None:
                 raise UnreadableFile(
                     f"{entry.path} is damaged at byte {position}, so its RocksDB database is not read",
                     file=entry.path, position_bytes=position, advice="only the commit log is used in its place",
-                )  # fmt: skip
+                )
             position = end
 
 

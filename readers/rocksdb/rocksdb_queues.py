@@ -212,7 +212,7 @@ class QueueDatabase:
                 expected=f"a key of topic, queue number and queue offset, and a value of {SLOT_VALUE.size_bytes} bytes",
                 actual=f"key {key[:200]!r}, value of {len(value)} bytes",
             )
-        )  # fmt: skip
+        )
 
 
 def _range(topic: str | None, queue_id: int | None, begin: int, end: int) -> tuple[bytes, bytes | None]:
@@ -317,7 +317,7 @@ def damaged_databases(store: Store) -> list[Finding]:
                 actual=error.message,
                 advice="move the directory out of the store, after a copy of the whole store: the next start writes "
                 "the queues again from the log (seen on 5.5.0); or replace it from a backup",
-            ))  # fmt: skip
+            ))
     return found
 
 
@@ -329,4 +329,4 @@ def lacking_database(store: Store) -> list[Finding]:
         store.root, "queue-database-missing", store.place(QUEUE_DATABASES[0]),
         expected="a RocksDB database, because the settings are in RocksDB (storeType=defaultRocksDB)",
         actual="neither a database nor queue files",
-    )]  # fmt: skip
+    )]

@@ -117,7 +117,7 @@ def _read(store: Store) -> RocksdbEntries:
                         f"{len(value)} "
                         f"bytes, not {LAST_OFFSET_VALUE.size_bytes}",
                         file=place, advice="only the commit log is used in its place",
-                    )  # fmt: skip
+                    )
                 found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
             elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
                 found.findings.append(_strange(store, place, key, value))
@@ -177,4 +177,4 @@ def _strange(store: Store, place: str, key: bytes, value: bytes) -> Finding:
         store.root, "database-entry", place,
         expected="a key OFFSET@TOPIC@ID with a value of 8 bytes",
         actual=f"key {_text(key[:200])} with a value of {len(value)} bytes",
-    )  # fmt: skip
+    )

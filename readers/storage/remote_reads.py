@@ -120,7 +120,7 @@ class RemoteFile(OpenFile):
             request_threads().submit(self._fetch_into, runs[number][0] + first, view[places[number] + first :][:length])
             for number, whole in enumerate(lengths) if whole > _KEPT_RUN_BYTES_MAX
             for first in range(0, whole, REMOTE_PART_BYTES) if (length := min(REMOTE_PART_BYTES, whole - first))
-        ]  # fmt: skip
+        ]
         short = [number for number, length in enumerate(lengths) if length <= _KEPT_RUN_BYTES_MAX]
         try:
             for some in _kept_together(short, lengths):

@@ -102,7 +102,7 @@ def _reason(error: BaseException) -> str:
             region, detail = _EXPECTED_REGION.search(text), _CURL_DETAIL.search(text)
             known = {
                 "region": f", {region[1]}" if region else "", "detail": f" ({detail[1].lower()})" if detail else "",
-            }  # fmt: skip
+            }
             return f"{words.format(**known)} ({found[0]})"
     return text[:_REASON_CHARACTERS_MAX]
 

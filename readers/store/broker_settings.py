@@ -220,7 +220,7 @@ def _settings(
     defaults = tuple(
         name for name, setting in _SETTINGS.items()
         if setting.key not in conf and len(_possible_defaults(setting, low, high)) == 1
-    )  # fmt: skip
+    )
     batches, batches_why = _since(OP_LISTS, low, high)
     if batches is False:  # a broker of this version ignores the key
         values["transaction_op_batch_interval_ms"] = 0

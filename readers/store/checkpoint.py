@@ -112,7 +112,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
                 store.root, "checkpoint-damaged", file, 0, size,
                 expected=f"{SIZE_BYTES} bytes", actual=f"{size} bytes",
             )
-        )  # fmt: skip
+        )
     rows = []
     for number, (name, position) in enumerate(CHECKPOINT_FIELDS.offsets.items()):
         if position + 8 > len(data):

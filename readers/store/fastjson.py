@@ -180,7 +180,7 @@ def _contradicted(store: Store, chosen: ChosenCursorFile, other: ChosenCursorFil
         store.root, "cursors-contradict", store.place("config", chosen.file.name),
         expected="later cursors of the check in the newer file",
         actual=f"{store.place('config', other.file.name)} {words}",
-    )  # fmt: skip
+    )
     return ChosenCursorFile(chosen.file, chosen.config, finding)
 
 

@@ -102,7 +102,7 @@ PATHS: tuple[StorePath, ...] = (
               "useSingleRocksDBForAllConfigs=true", is_mark=True, is_cursor_database=True),
     StorePath("config/rdb", (5, 3, 2), "RocksDB: topics, groups and cursors, second version", "configManagerVersion=v2",
               is_mark=True, is_cursor_database=True),
-)  # fmt: skip
+)
 
 
 class CursorFile(NamedTuple):

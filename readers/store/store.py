@@ -250,7 +250,7 @@ class Store:
         return [
             name for name in QUEUE_DATABASES
             if any(self.has(name, file) for file in _IN_EACH_DATABASE) and self.has_database_files(name)
-        ]  # fmt: skip
+        ]
 
     @property
     def lacks_queue_database(self) -> bool:

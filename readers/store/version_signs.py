@@ -92,7 +92,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
     for name, since in {
         "master_flushed_offset": CHECKPOINT_OF_MASTER.since, "confirm_offset": CHECKPOINT_CONFIRMED.since,
         "logics_offset": CHECKPOINT_OF_QUEUES.since,
-    }.items():  # fmt: skip
+    }.items():
         if values.get(name):
             yield since, "checkpoint"
     yield from rewritten_since(store)

@@ -125,7 +125,7 @@ def _query(topic: str, key: str, end_ms: int, begin_ms: int) -> Request:
     fields: dict[str, Value] = {
         "topic": topic, "key": key, "maxNum": QUERY_RECORDS_MAX, "beginTimestamp": begin_ms,
         "endTimestamp": end_ms, "_UNIQUE_KEY_QUERY": "true",
-    }  # fmt: skip
+    }
     return Request(RequestCode.QUERY_MESSAGE, fields)
 
 

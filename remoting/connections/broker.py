@@ -25,7 +25,7 @@ PULL_RECORDS_MAX = 32
 _PULL_CODES = {
     ResponseCode.SUCCESS: "found", ResponseCode.PULL_NOT_FOUND: "none",
     ResponseCode.PULL_RETRY_IMMEDIATELY: "filtered", ResponseCode.PULL_OFFSET_MOVED: "moved",
-}  # fmt: skip
+}
 _SUBSCRIPTION_IN_REQUEST = 4
 EVER_MS = 1 << 62
 _RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
@@ -112,7 +112,7 @@ class Broker:
         """
         fields: dict[str, Value] = {
             "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
-        }  # fmt: skip
+        }
         frame = self._call(
             Request(RequestCode.QUERY_CONSUMER_OFFSET, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
         )
@@ -133,7 +133,7 @@ class Broker:
                     for n, e in enumerate(value.get("queueData") or [])
                 ],
                 int(value["minQueueIndex"]), int(value["maxQueueIndex"]),
-            )  # fmt: skip
+            )
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, count: int = PULL_RECORDS_MAX) -> Pulled:
         """Return records of a queue, at most as many as the broker returns at once.
@@ -181,7 +181,7 @@ class Broker:
         fields: dict[str, Value] = {
             "topic": topic, "key": key, "maxNum": count, "beginTimestamp": begin_ms, "endTimestamp": end_ms,
             "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
-        }  # fmt: skip
+        }
         frame = self._call(
             Request(RequestCode.QUERY_MESSAGE, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
         )
@@ -235,7 +235,7 @@ class Broker:
             "producerGroup": producer_group, "tranStateTableOffset": queue_offset, "commitLogOffset": commit_log_offset,
             "commitOrRollback": decision, "fromTransactionCheck": True,  # else immunity is refused with 604 (5.1.1+)
             "msgId": transaction_id, "transactionId": transaction_id,
-        }  # fmt: skip
+        }
         return self._act(Request(RequestCode.END_TRANSACTION, fields))
 
     def send(self, fields: Mapping[str, Value], body: bytes) -> tuple[Answer, Mapping[str, str]]:
@@ -281,7 +281,7 @@ def _pull(topic: str, queue_id: int, queue_offset: int, count: int) -> Request:
         "consumerGroup": READ_GROUP, "topic": topic, "queueId": queue_id, "queueOffset": queue_offset,
         "maxMsgNums": count, "sysFlag": _SUBSCRIPTION_IN_REQUEST, "commitOffset": 0, "suspendTimeoutMillis": 0,
         "subscription": "*", "subVersion": 0, "expressionType": "TAG",
-    }  # fmt: skip
+    }
     return Request(RequestCode.PULL_MESSAGE, fields)
 
 

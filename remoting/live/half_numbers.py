@@ -206,7 +206,7 @@ def damaged_numbers(facts: LiveStore, pulled: PulledHalves, named: Int64s, ops: 
         yield MissingRange(
             facts.root, place, place + 1, what, is_identified=True, half_queue_offsets=(slot,),
             prepared_offsets=(place,),
-        )  # fmt: skip
+        )
 
 
 def live_number_findings(facts: LiveStore) -> list[Finding]:
@@ -220,4 +220,4 @@ def live_number_findings(facts: LiveStore) -> list[Finding]:
         facts.root, "half-number-taken", expected="one half message for each half queue offset",
         actual=f"{len(places)} half messages that share one, or are not in its slot, at commit-log offsets {some}"
         f"{' and later' if len(places) > 3 else ''}",
-    )]  # fmt: skip
+    )]

@@ -320,7 +320,7 @@ def _numbers(block: Block, facts: LiveStore) -> list[int]:
 def _halves(reads: LiveReads, facts: LiveStore, numbers: list[int]) -> Iterator[Block]:
     queues = (HALF_TOPIC, facts.half_begin, facts.half_end), (
         ROCKSDB_HALF_TOPIC, facts.rocksdb_begin, facts.rocksdb_end
-    )  # fmt: skip
+    )
     for number in numbers:
         for topic, begin, end in queues:
             if begin <= number < end:

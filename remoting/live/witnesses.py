@@ -527,7 +527,7 @@ class LiveWitnesses:
             [(block.take(in_queue), slots[in_queue]) for block, slots in halves
              if (in_queue := (slots >= begin) & (slots < facts.half_end)).any()],
             rules, begin, max(begin, facts.half_end),
-        )  # fmt: skip
+        )
         state = CheckState(
             0, facts.half_cursor, facts.half_begin, facts.half_end, op_cursor, op_begin, op_end, stored, stored_ops,
             reads=half_reads, op_reads=op_reads,

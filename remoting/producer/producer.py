@@ -34,7 +34,7 @@ _PREPARED = 0x4
 STORED = (
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
-)  # fmt: skip
+)
 _NAME_END, _VALUE_END = "\x01", "\x02"
 #: Official clients send a heartbeat every 30 s; a broker drops a client after 120 s of silence.
 HEARTBEAT_MS = 10_000
@@ -180,7 +180,7 @@ def _half_fields(group: str, message: Message, properties: Mapping[str, str]) ->
         "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": _PREPARED,
         "g": time.time_ns() // 1_000_000, "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
         "m": False,
-    }  # fmt: skip
+    }
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ class UniqueKeys:
         key = UNIQUE_KEY.pack(
             address=self._address, process=os.getpid() & 0xFFFF, loader=self._loader,
             month_ms=_wrapped(since, 32), counter=_wrapped(next(self._numbers), 16),
-        )  # fmt: skip
+        )
         return key.hex().upper()
 
 

@@ -106,7 +106,7 @@ OUR_VERSION = 399
 LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
     "NODE_JS",
-)  # fmt: skip
+)
 
 
 class Meaning(NamedTuple):

@@ -188,7 +188,7 @@ def _json_header(frame: Frame) -> bytes:
     header: dict[str, Any] = {
         "code": frame.code, "language": frame.language, "version": frame.version, "opaque": frame.opaque,
         "flag": frame.flag, "extFields": dict(frame.fields), "serializeTypeCurrentRPC": "JSON",
-    }  # fmt: skip
+    }
     if frame.remark is not None:
         header["remark"] = frame.remark
     return json.dumps(header, ensure_ascii=False).encode()

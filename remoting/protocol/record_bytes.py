@@ -84,7 +84,7 @@ def _block(
     block = Block(
         b"".join([*parts, bytes(SLACK_BYTES)]), 0, 0, root,
         np.array(starts, np.int64)[order], np.array(offsets, np.int64)[order],
-    )  # fmt: skip
+    )
     good = block.sound()
     for offset, length in zip(
         block.commit_log_offsets[~good].tolist(), block.lengths[~good].tolist(), strict=True

@@ -72,7 +72,7 @@ class CheckAhead:
                 unread_op=self.unread_op if one.transaction_id in acts else None,
             ))
             for one in situations
-        ]  # fmt: skip
+        ]
 
     def read_again(self, acts: Mapping[str, Sequence[int]], planned: Sequence[int]) -> Mapping[str, ReadAgain]:
         """Return the acts after which the check reads a settled half copy, each with this copy.

@@ -88,7 +88,7 @@ def _reasons(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) ->
          "its cursors and topics are in RocksDB, which rmqtx does not write", "act live: -n HOST:PORT"),
         (conf.get("duplicationEnable") == "true", "duplicationEnable requires a property DUP_INFO in every record",
          "switch duplicationEnable off first"),
-    ]  # fmt: skip
+    ]
     return [(why, advice) for holds, why, advice in found if holds]
 
 

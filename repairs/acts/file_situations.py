@@ -65,7 +65,7 @@ def file_situations(
                                            is_prepared=situation.is_prepared)
             )))
             for situation in situations
-        ]  # fmt: skip
+        ]
 
 
 def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
@@ -77,7 +77,7 @@ def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
         file_reserved_time_hours=settings.file_reserved_time_hours,
         now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
         stopped_time_ms=None if store.in_use else known_until_ms(store),
-    )  # fmt: skip
+    )
 
 
 def _situation(

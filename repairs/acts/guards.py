@@ -160,7 +160,7 @@ GUARDS: tuple[Guard, ...] = (
         "resume-too-old", "a resume that the next check undoes", "another discard copy; the producer is not asked",
         guard_rules.resume_too_old,
     ),
-)  # fmt: skip
+)
 
 GUARD_NAMES = tuple(guard.name for guard in GUARDS)
 #: Guards that cannot be overridden.

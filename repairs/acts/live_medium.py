@@ -194,7 +194,7 @@ class LiveMedium:
             producers_unknown=others_now.unknown, rivals=rivals,
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
-        )  # fmt: skip
+        )
         if row.state in OVER:
             conditions = with_traces(conditions, row.transaction_id, self._traces)
         return Situation(row, half, discard, half, conditions)
@@ -321,7 +321,7 @@ class LiveMedium:
         fields = {
             "producerGroup": situation.group, "tranStateTableOffset": named.queue_offset,
             "commitLogOffset": named.commit_log_offset, "commitOrRollback": decision, "fromTransactionCheck": True,
-        }  # fmt: skip
+        }
         entry = receipt.asked("END_TRANSACTION", fields)
         answer = self._brokers[named.store].end_transaction(
             producer_group=str(situation.group), queue_offset=named.queue_offset,

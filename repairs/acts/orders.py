@@ -88,7 +88,7 @@ class CheckedAct:
             plan=None if self.order.plan is None else dict(self.order.plan),
             named_copy=None if named is None else named.place(), state_before=row.state,
             witnesses_before=witnesses_of(row),
-        )  # fmt: skip
+        )
         return self.receipt
 
 

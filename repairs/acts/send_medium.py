@@ -60,12 +60,12 @@ _KEPT_FLAGS = COMPRESSED | _MULTI_TAGS | KIND_MASK
 _OF_HALVES = frozenset({
     HALF_MARK, PRODUCER_GROUP, REAL_TOPIC, REAL_QUEUE_ID, CHECK_TIMES, IMMUNITY, PREPARED_QUEUE_OFFSET, TRANSACTION_ID,
     "TRAN_PREPARED_QUEUE_OFFSET", "TRANS_OFFSET",
-})  # fmt: skip
+})
 #: What would put the message off again: its time began when the half message was sent.
 _DELAYS = frozenset({
     "DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS",
     "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY",
-})  # fmt: skip
+})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def copy_to_send(record: NamedRecord, topic: str, group: str | None = None) -> C
         kept | {ORIGIN: f"{record.message_id}:{digest}"},
         draft.sys_flag & _KEPT_FLAGS | (0 if group is None else PREPARED), draft.flag, draft.born_time_ms,
         tuple(sorted(_DELAYS & set(values))),
-    )  # fmt: skip
+    )
 
 
 class SendMedium(LiveMedium):
@@ -213,7 +213,7 @@ class SendMedium(LiveMedium):
             is_there=there is not None,
             is_decidable_there=there is not None and self._can_decide(there),
             stopped_time_ms=None,
-        )  # fmt: skip
+        )
         in_files = [one for one in map(trace_evidence, self._stores) if one is not None]
         conditions = with_traces(conditions, row.transaction_id, [*in_files, *self._traces])
         return Situation(row, record, None, record, conditions)
@@ -262,13 +262,13 @@ class SendMedium(LiveMedium):
             "producerGroup": situation.group, "topic": copy.topic, "queueId": sent_to.queue_id,
             "sysFlag": copy.sys_flag, "bornTimestamp": born_time_ms, "flag": copy.flag,
             "properties": properties_text(copy.properties),
-        }  # fmt: skip
+        }
         entry = receipt.asked(SEND, fields)
         # defaultTopic (c) names the topic itself, so that no broker creates the topic from TBW102.
         short = {
             "a": situation.group, "b": copy.topic, "c": copy.topic, "d": 0, "e": sent_to.queue_id, "f": copy.sys_flag,
             "g": born_time_ms, "h": copy.flag, "i": fields["properties"], "j": 0, "k": False, "l": 0, "m": False,
-        }  # fmt: skip
+        }
         answer, where = self._target.send(short, copy.body)
         entry.answered(answer.code, answer.remark)
         if answer.code not in STORED:

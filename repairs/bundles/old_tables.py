@@ -32,7 +32,7 @@ _OF_REDO_LOG = "transaction/redolog"
 #: Columns of a verdict that may depend on a table that is left out.
 COLUMNS = (
     "state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count", "reason_code", "causes",
-)  # fmt: skip
+)
 
 
 def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
@@ -46,7 +46,7 @@ def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[
     hashes = {} if redactor is None else {
         number: java_hash(redactor.text(row.producer_group or ""))
         for row in rows for number in _numbers(row, state_table.KIND)
-    }  # fmt: skip
+    }
     yield from table.planned({number for row in rows for number in _numbers(row, state_table.KIND)}, hashes)
     yield from redo.planned({number for row in rows for number in _numbers(row, redo_log.KIND)}, {})
 

@@ -213,7 +213,7 @@ def _write_plan(path: Path, change: PlannedChange, files: FileOperations) -> Non
         "undo_id": secrets.token_hex(8), "root": str(change.root), "first_record": first_record_of(change.root),
         "about": list(change.about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
         "receipts": list(change.receipts), "has_new_lock": change.has_new_lock,
-    }  # fmt: skip
+    }
     writer.frame(HEAD, _json(head))
     writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in change.fingerprint]), 1))
     for edit in change.edits:
@@ -246,7 +246,7 @@ def _described(edit: Edit) -> EditValues:
         "before_bytes": None if edit.before is None else edit.before.size_bytes,
         "after_bytes": None if edit.after is None else edit.after.size_bytes,
         "attributes": None if edit.attributes is None else dataclasses.asdict(edit.attributes),
-    }  # fmt: skip
+    }
 
 
 def _json(value: object) -> bytes:
@@ -362,5 +362,5 @@ def table(undo_file: UndoFile) -> pa.Table:
             "after_bytes": None if edit.after is None else edit.after.size_bytes, "group": edit.group,
         }
         for edit in undo_file.edits
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, schema=EDITS)

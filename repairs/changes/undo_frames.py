@@ -89,7 +89,7 @@ _UNDO_ID = re.compile(r"[0-9a-f]{16}")
 #: What each kind of edit has: a position, content before, content after.
 _HAS = {
     WRITE: (True, True, True), CREATE: (False, False, True), REPLACE: (False, None, True), REMOVE: (False, True, False),
-}  # fmt: skip
+}
 
 
 def encoded(kind: bytes, content: bytes, chain: bytes) -> tuple[bytes, bytes]:

@@ -157,7 +157,7 @@ HOLD_GUARDS: tuple[HoldGuard, ...] = (
         "discards-pending", "a release after which the next round of the check discards open transactions",
         "they are discarded, and no producer is asked", _discards_pending,
     ),
-)  # fmt: skip
+)
 HOLD_GUARD_NAMES = tuple(guard.name for guard in HOLD_GUARDS)
 #: Guards that cannot be overridden.
 ABSOLUTE_HOLD_GUARDS = frozenset(guard.name for guard in HOLD_GUARDS if guard.is_absolute)

@@ -115,7 +115,7 @@ def _run(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProc
         ran = subprocess.run(
             words, input=given, capture_output=True, timeout=_SECONDS_MAX, check=False,
             env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+        )
     except FileNotFoundError as error:
         raise NotApproved(
             f"cannot verify an approval: {_PROGRAM} was not found", advice="install OpenSSH 8.2 or later"

@@ -42,7 +42,7 @@ OVERRIDDEN_WHEN_APPLIED = ("op-in-memory", "traced-rollback")
 _WORDS = {
     "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
     "half_copies": "a half copy",
-}  # fmt: skip
+}
 _SETTLED = ("done", "not_done")
 
 
@@ -71,7 +71,7 @@ def live_plan_store(broker: Broker) -> PlanStore:
     return {
         "store": broker.root, "taken_time_ms": time.time_ns() // 1_000_000, "aborted": False, "broker_process": None,
         "half_cursors": cursor(HALF_TOPIC), "op_cursors": cursor(OP_TOPIC), "segments": [],
-    }  # fmt: skip
+    }
 
 
 def is_live_store(store: Mapping[str, Any]) -> bool:
@@ -271,7 +271,7 @@ class KnownPlan:
         return {
             "file": str(self.file), "digest": self.digest, "written_by": ", ".join(self.plan.written_by) or None,
             "approved_by": approved_by,
-        }  # fmt: skip
+        }
 
     @classmethod
     def read(cls, file: Path) -> KnownPlan:

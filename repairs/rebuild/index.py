@@ -83,7 +83,7 @@ class IndexBuilder:
         self._header = {
             "begin_time_ms": end_ms, "end_time_ms": end_ms, "begin_offset": end, "end_offset": end,
             "used_slots_count": 0, "next_entry_number": 1,
-        }  # fmt: skip
+        }
         self._heads[:] = 0
         self._file = self.root / "index" / self._new_name(time_ms)
 

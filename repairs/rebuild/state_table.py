@@ -149,7 +149,7 @@ class StateTableBuilder:
                         commit_log_offset=offset, expected="a COMMIT or ROLLBACK record",
                         actual="only an entry in the state table or the redo log",
                     )
-                )  # fmt: skip
+                )
         return states
 
     def _with_slot(self, prepared: OldRecords, states: Int64s) -> Int64s:

@@ -28,7 +28,7 @@ class ActKind(StrEnum):
 #: What may be planned for a transaction.
 PLANNED = (
     ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE, ActKind.REDELIVER,
-)  # fmt: skip
+)
 #: What delivers the message.
 DELIVERING = (ActKind.COMMIT, ActKind.REDELIVER)
 #: What sets a broker's settings, and what puts them back.

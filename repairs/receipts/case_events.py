@@ -38,7 +38,7 @@ CASE_EVENTS = pa.schema([
     column("log_file", pa.string(), "file of a line of a broker's log"),
     column("log_line", pa.int64(), "number of that line"),
     column("receipt_id", pa.string(), "receipt of an act"),
-])  # fmt: skip
+])
 _PRODUCERS_CLOCK = {"born": "producer clock", "decided": "message trace", "answered": "message trace"}
 _Row = dict[str, Any]
 

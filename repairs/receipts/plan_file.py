@@ -50,7 +50,7 @@ _WITNESS = pa.struct(
         _needed(column("kind", pa.string(), "half_copy, op_mark, final_record or discard_copy")),
         _STORE, _QUEUE_ID, _QUEUE_OFFSET, _LOG_OFFSET,
     ]
-)  # fmt: skip
+)
 _CURSOR = pa.struct(
     [_QUEUE_ID, _needed(column("next_queue_offset", pa.int64(), "queue offset of the next entry that the check reads"))]
 )
@@ -73,7 +73,7 @@ PLAN_STORES = pa.schema(
         column("op_cursors", list_of(_CURSOR), "the check's cursors in the op queue; null: unknown"),
         _needed(column("segments", list_of(_SEGMENT), "the files of its commit log")),
     ]
-)  # fmt: skip
+)
 
 #: One thing to do to one transaction.
 PLAN_STEPS = pa.schema(
@@ -92,7 +92,7 @@ PLAN_STEPS = pa.schema(
         _needed(column("reason", pa.string(), "why")),
         _needed(column("reason_from", pa.string(), "source of the reason: the ledger and its row, or the operator")),
     ]
-)  # fmt: skip
+)
 
 _FORM = JsonForm(
     "plan",
@@ -204,7 +204,7 @@ class Step:
             "half_copy": None if half is None else RecordPlace.of(half),
             "discard_copy": None if discard is None else RecordPlace.of(discard),
             "witnesses": tuple(StepWitness(**one) for one in row["witnesses"]),
-        })  # fmt: skip
+        })
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of PLAN_STEPS."""
@@ -244,7 +244,7 @@ class Plan:
         facts = {
             _VERSION: PLAN_VERSION, _MADE_BY: self.made_by, "made_time_ms": self.made_time_ms,
             _FROM: self.made_from, _STORES: self.stores,
-        }  # fmt: skip
+        }
         rows = [_as_lists(step.row()) for step in self.steps]
         _checked({**facts, _STEPS: rows}, "the plan")
         head = [f"{json.dumps(name)}: {_json(value)}" for name, value in facts.items()]

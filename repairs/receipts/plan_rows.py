@@ -24,7 +24,7 @@ def step_of(
         transaction.transaction_id, action, transaction.producer_group, transaction.topic, transaction.keys,
         tuple(dict.fromkeys(witness.store for witness in witnesses)), half_copy, discard_copy, witnesses,
         transaction.state, transaction.flags, reason, reason_from,
-    )  # fmt: skip
+    )
 
 
 def witnesses_of(row: Transaction) -> list[StepWitness]:

@@ -154,7 +154,7 @@ STATUS_OF_OUTCOME = {
     ActOutcome.REFUSED_BY_BROKER: exit_status.REFUSED_BY_BROKER, ActOutcome.NOT_SENT: exit_status.UNREACHABLE,
     ActOutcome.ACCEPTED: exit_status.UNKNOWN_OUTCOME, ActOutcome.UNKNOWN: exit_status.UNKNOWN_OUTCOME,
     ActOutcome.CONTRADICTED: exit_status.UNKNOWN_OUTCOME,
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)
@@ -387,4 +387,4 @@ def status_of(receipts: Iterable[Receipt], *, is_proof_wanted: bool) -> int:
             not is_proof_wanted or (receipt.action == ActKind.RESUME and receipt.witnesses_after)
         ) else STATUS_OF_OUTCOME[receipt.outcome]
         for receipt in receipts
-    )  # fmt: skip
+    )

@@ -271,7 +271,7 @@ def update_receipts(
     standing = (
         Standing(StandingWord.UNDONE, f"rmqtx undo {file} reverted it") if is_undone
         else Standing(StandingWord.STANDS, f"rmqtx undo {file} --resume completed it or made it again")
-    )  # fmt: skip
+    )
     if not names:
         return UpdatedReceipts(0, ())
     known = {

@@ -27,7 +27,7 @@ _CHECKS = str((1 << 31) - 1)
 _RULES = WritingRules(
     ops_are_lists=True, finals_name_destination=True, properties_are_closed=True, has_property_crc=False,
     writes_discard_copy=True,
-)  # fmt: skip
+)
 #: A push consumer (4.9.7) fails on a message without a body, pulls it again, and never gets past it.
 _BODY = b" "
 
@@ -65,7 +65,7 @@ def _record(
     draft = RecordDraft(
         topic=topic_text(place.topic), queue_id=place.queue_id, body=body, properties=properties, sys_flag=sys_flag,
         born_time_ms=near.store_time_ms, born_host=host, store_host=host,
-    )  # fmt: skip
+    )
     return draft.record(
         _RULES, queue_offset=place.queue_offset, commit_log_offset=offset, store_time_ms=near.store_time_ms
     )

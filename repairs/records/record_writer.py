@@ -146,7 +146,7 @@ class RecordDraft:
                 self.body, len(topic).to_bytes(2 if is_long else 1, "big"), topic,
                 len(properties).to_bytes(2, "big"), properties,
             )
-        )  # fmt: skip
+        )
         length = RECORD.size_bytes + sum(IPV6_EXTRA_BYTES for bit in hosts if bit) + len(tail)
         head = RECORD.pack(
             length_bytes=length, magic=signed(MAGIC_V2 if is_long else MAGIC_V1), body_crc=body_crc(self.body),
@@ -154,13 +154,13 @@ class RecordDraft:
             sys_flag=self.sys_flag & ~(BORN_V6 | STORE_V6) | sum(hosts), born_time_ms=self.born_time_ms,
             store_time_ms=store_time_ms, reconsume_times=self.reconsume_times,
             prepared_transaction_offset=self.prepared_transaction_offset, body_length_bytes=len(self.body),
-        )  # fmt: skip
+        )
         record = b"".join(
             (
                 head[: AT["born_address"]], self.born_host, head[AT["store_time_ms"] : AT["store_address"]],
                 self.store_host, head[AT["reconsume_times"] :], tail,
             )
-        )  # fmt: skip
+        )
         return _with_property_crc(record) if rules.has_property_crc else record
 
 
@@ -181,7 +181,7 @@ def draft_of(record: bytes) -> RecordDraft:
         born_host=record[parts.born_host], store_host=record[parts.store_host], flag=fields["flag"],
         sys_flag=fields["sys_flag"], reconsume_times=number_at(record, "reconsume_times"),
         prepared_transaction_offset=number_at(record, "prepared_transaction_offset"),
-    )  # fmt: skip
+    )
 
 
 def has_readable_body(record: bytes) -> bool:
@@ -215,7 +215,7 @@ def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
         draft, topic=topic.decode(), queue_id=int(queue_id), properties=area,
         sys_flag=draft.sys_flag & ~TRANSACTION_MASK | COMMIT,
         prepared_transaction_offset=number_at(half, "commit_log_offset"),
-    )  # fmt: skip
+    )
 
 
 def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host: bytes, now_ms: int) -> RecordDraft:
@@ -230,7 +230,7 @@ def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host
     return RecordDraft(
         topic=OP_TOPIC, queue_id=queue_id, body=body.encode(), properties=_OP_PROPERTIES, born_time_ms=now_ms,
         born_host=broker_host, store_host=broker_host,
-    )  # fmt: skip
+    )
 
 
 def discard_copy_of(half: bytes) -> RecordDraft:
@@ -361,4 +361,4 @@ def _end_of(prepared: bytes, kind: int) -> RecordDraft:
     return replace(
         draft, sys_flag=draft.sys_flag & ~TRANSACTION_MASK | kind,
         prepared_transaction_offset=number_at(prepared, "commit_log_offset"),
-    )  # fmt: skip
+    )

@@ -47,12 +47,12 @@ def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: i
     properties = (
         (REAL_TOPIC, topic), (TRANSACTION_ID, identity), (UNIQ_KEY, unique_key.encode()),
         (TRANS_OFFSET, str(offset).encode()), ("WAIT", b"false"), (TAGS, b"d"),
-    )  # fmt: skip
+    )
     area = b"".join(name.encode() + bytes([NAME_END]) + value + bytes([VALUE_END]) for name, value in properties)
     return RecordDraft(
         topic=ROCKSDB_OP_TOPIC, queue_id=0, body=_OP_BODY, properties=area, born_time_ms=now_ms,
         born_host=broker_host, store_host=broker_host,
-    )  # fmt: skip
+    )
 
 
 def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None) -> RecordDraft:

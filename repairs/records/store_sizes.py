@@ -87,7 +87,7 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
         number_of(given, "maxIndexNum") or entries or newest_default("maxIndexNum"),
         _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
         has_default_queues=not (number_of(given, *QUEUE_LENGTH_KEYS) or _usual(queues[SIMPLE])),
-    )  # fmt: skip
+    )
 
 
 def with_log_files_of(sizes: StoreSizes, log_file_bytes: int | None) -> StoreSizes:

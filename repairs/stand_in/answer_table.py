@@ -90,7 +90,7 @@ class Task:
             "commit_log_offset": None if self.named is None else self.named.commit_log_offset,
             "final_commit_log_offset": finals[-1].commit_log_offset if finals else None,
             "receipt_id": None if self.receipt is None else self.receipt.receipt_id,
-        }  # fmt: skip
+        }
         return {name: values[name] if name in values else getattr(self.transaction, name) for name in ANSWERS.names}
 
 

@@ -357,7 +357,7 @@ class StandIn:
             producer_group=row.producer_group, topic=row.topic, keys=row.keys, reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), plan=None if self.conduct.plan is None else dict(self.conduct.plan),
             named_copy=named.place(), state_before=row.state, witnesses_before=witnesses_of(row),
-        )  # fmt: skip
+        )
 
     def _refuse(self, task: Task, refusal: Refusal) -> None:
         """Report once, and record, that a check is not answered."""
@@ -368,7 +368,7 @@ class StandIn:
             action=task.given.action or ActKind.ANSWER, transaction_id=task.transaction_id, store=str(row.store),
             producer_group=row.producer_group, topic=row.topic, keys=row.keys, reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), state_before=row.state, witnesses_before=witnesses_of(row),
-        )  # fmt: skip
+        )
         self._note(f"{task.transaction_id}: not answered: {refusal}")
         self._effects.end(task, ActOutcome.REFUSED_BY_GUARD, str(refusal))
 

@@ -38,7 +38,7 @@ from rmqtx.verdicts.model.transaction import Transaction
 __all__ = [
     "Act", "ActKind", "ActOutcome", "Applied", "Expression", "NotPlanned", "Orders", "Plan", "Receipt", "Step", "Where",
     "apply_known", "known_plan", "planned",
-]  # fmt: skip
+]
 
 
 class Expression(Protocol):

@@ -151,7 +151,7 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
     facts = [
         str(row.state), f"age {age}", checks, topic_words(row.topic),
         group_words(row.producer_group), *([f"keys {row.keys}"] if row.keys else []),
-    ]  # fmt: skip
+    ]
     action = checked_act.order.request.action
     voice.note(f"{action} {row.transaction_id} ({', '.join(facts)})")
     for refusal in checked_act.refusals:
@@ -192,7 +192,7 @@ _DOES = {
     ActKind.COMMIT: "COMMIT", ActKind.ROLLBACK: "ROLLBACK", ActKind.DISCARD: "a saved copy, then ROLLBACK",
     ActKind.CLOSE: "ROLLBACK (delivers nothing, the decision stays)", ActKind.REDELIVER: "COMMIT",
     ActKind.RESUME: "a new half copy of the record",
-}  # fmt: skip
+}
 
 
 def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:

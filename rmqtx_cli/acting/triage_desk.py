@@ -46,7 +46,7 @@ _SKIP = "skip"
 _KEYS = {
     "c": str(ActKind.COMMIT), "r": str(ActKind.ROLLBACK), "e": str(ActKind.RESUME), "d": str(ActKind.DISCARD),
     "s": _SKIP, "a": _ALL, "w": _WHY, "b": _BODY, "u": _UNDO, "q": _QUIT, "h": _HELP, "?": _HELP, "o": _SINGLY,
-}  # fmt: skip
+}
 _ACTS = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.RESUME, ActKind.DISCARD)
 _ANSWERS = (*map(str, _ACTS), _SKIP)
 #: The keys in two lines: the second is the prompt.

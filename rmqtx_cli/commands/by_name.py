@@ -27,7 +27,7 @@ from rmqtx_cli.words.command_names import LINES, SECTIONS
 _DECLARED = {
     "Look": ("look", "survey"), "Verify and repair": ("repair",), "Settle": ("settle",), "Watch": ("watch",),
     "Data": ("data",), "Installation": ("installation",),
-}  # fmt: skip
+}
 #: Groups: commands of commands. Group → module of its declarations.
 GROUPS = {"decode": "decode", "cursor": "repair", "case": "case"}
 #: Columns of an example in a help page, which has 80; two are the page's indent.

@@ -42,7 +42,7 @@ def columns(command: str) -> list[str]:
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
         "doctor": INSTALLATION, "trace": ALL_TABLES["traces"], "producers": PRODUCERS, "prove": PROVED,
-    }  # fmt: skip
+    }
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]
 

@@ -100,7 +100,7 @@ def _flight_json(flight: ProbeRun) -> dict[str, object]:
             }
             for step in flight.steps
         ],
-    }  # fmt: skip
+    }
 
 
 def prometheus_text(flights: Sequence[ProbeRun], status: int, now_ms: int) -> str:
@@ -111,5 +111,5 @@ def prometheus_text(flights: Sequence[ProbeRun], status: int, now_ms: int) -> st
         samples["rmqtx_probe_step_seconds"] = [
             ({"store": step.store, "scenario": step.scenario, "step": step.step}, step.duration_ms / 1000)
             for flight in flights for step in flight.steps
-        ]  # fmt: skip
+        ]
     return as_text(samples)

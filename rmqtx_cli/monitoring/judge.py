@@ -37,7 +37,7 @@ class Harm(IntEnum):
 _COUNTED = {
     Harm.DISCARDED_SOON: PENDING, Harm.STOPPED: PENDING, Harm.LOST: ENDED, Harm.DISCARDED: ENDED,
     Harm.DELIVERED_AGAIN: WITHOUT_OP, Harm.PENDING: PENDING, Harm.LOST_BY_FAILOVER: PENDING,
-}  # fmt: skip
+}
 #: A cursor that has not moved for this time, with half messages ahead of it, is frozen. Units: milliseconds.
 _FROZEN_MS_MIN = 120_000
 

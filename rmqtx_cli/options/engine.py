@@ -34,7 +34,7 @@ def parse_split_bytes(text: str) -> int:
     split_bytes = parse_size_bytes(text)
     if split_bytes < SPLIT_BYTES_MIN:
         raise BadRequest(f"--split-size {text} is too small",
-                         advice=f"at least {size(SPLIT_BYTES_MIN)}")  # fmt: skip
+                         advice=f"at least {size(SPLIT_BYTES_MIN)}")
     return split_bytes
 
 

@@ -31,7 +31,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Engine": ("engine", "master", "remote", "conf", "split_bytes", "processes", "temporary"),
     "General": ("verbose", "quiet", "log_json", "help"),
-}  # fmt: skip
+}
 _REST = "Options"
 #: Sections of options that have another purpose in a command, by command and option.
 _ELSEWHERE: dict[tuple[str, str], str] = {
@@ -39,7 +39,7 @@ _ELSEWHERE: dict[tuple[str, str], str] = {
     ("bundle", "output"): _REST, ("plan", "output"): _REST, ("triage", "output"): _REST,
     **{(name, "group"): _REST for name in PLANNED},
     **{(name, "to"): "Stores" for name in (*PLANNED, "apply", "set") if name != ActKind.REDELIVER},
-}  # fmt: skip
+}
 #: Place of an option that is only in a group by `_ELSEWHERE`.
 _AFTER_STORE = 1
 _COLUMN_MAX = 26

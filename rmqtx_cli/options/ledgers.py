@@ -46,7 +46,7 @@ def parse_match(text: str, ledger: pa.Schema) -> Match:
             term.pattern,
         )
         for term in parse_terms(text)
-    ))  # fmt: skip
+    ))
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:

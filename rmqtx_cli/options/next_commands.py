@@ -25,12 +25,12 @@ OWN_FORMAT = "rmqtx.own_format"
 CARRIED = (
     "commit_log", "broker_conf", "broker_version", "transaction_table", "table", "offset_column", "group_column",
     "broker_logs", "log_zone", "proxy_conf", "trace_topic",
-)  # fmt: skip
+)
 #: Parameters that name the store or the brokers on which a command acts.
 PLACES = (
     "store", "namesrv", "broker", "cluster", "namespace", "credentials", "tls", "tls_ca", "tls_cert", "tls_key",
     "tls_server_name", "tls_insecure",
-)  # fmt: skip
+)
 #: Commands on one transaction, as the sentences of guards name them: without a place, unless it is a running broker.
 _IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard|redeliver) ([^\s;,)]++)(?! -n )")
 #: Of these commands --at is the time of the state; of `simulate` it is the clock.

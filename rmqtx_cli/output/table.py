@@ -33,7 +33,7 @@ _NOTHING = ("", "0", "no")
 _STATES: dict[str, str] = {
     State.PENDING: "33", State.COMMITTED: "32", State.ROLLED_BACK: "34", State.DISCARDED: "35",
     State.LOST: "1;31", State.UNDECIDABLE: "36",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

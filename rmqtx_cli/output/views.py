@@ -257,7 +257,7 @@ def answers_view(*, with_outcome: bool) -> View:
     columns += [
         plain("outcome", ALWAYS), plain("half_queue_offset", 2, "half"),
         plain("outcome_reason", 1, "seen", may_be_cut=True), plain("answer_reason", 4, "because", may_be_cut=True),
-    ] if with_outcome else [plain("answer_reason", 1, "because", may_be_cut=True)]  # fmt: skip
+    ] if with_outcome else [plain("answer_reason", 1, "because", may_be_cut=True)]
     return View(tuple(columns), "nothing is pending in the group")
 
 
@@ -272,7 +272,7 @@ def flights_view(*, with_store: bool) -> View:
             plain("proof", 1, may_be_cut=True), plain("transaction_id", 2),
         ),
         "no step",
-    )  # fmt: skip
+    )
 
 
 def _notes(row: Row) -> str:
@@ -298,7 +298,7 @@ def acts_view() -> View:
             plain("keys", 2, may_be_cut=True, least_cells=18), plain("receipt_id", 1), _NOTES,
         ),
         "no transaction was acted on",
-    )  # fmt: skip
+    )
 
 
 def settings_view() -> View:
@@ -314,7 +314,7 @@ def settings_view() -> View:
             _NOTES,
         ),
         "no broker was changed",
-    )  # fmt: skip
+    )
 
 
 PRODUCERS_VIEW = View(
@@ -381,7 +381,7 @@ CASE_EVENTS_VIEW = View(
 COLUMNS_VIEW = View((
     plain("table", ALWAYS), plain("column", ALWAYS), plain("type", 2), plain("unit", 1),
     plain("is_nullable", 3, "null"), plain("meaning", ALWAYS, wraps=True, least_cells=28),
-))  # fmt: skip
+))
 
 
 def _view(*columns: Column) -> View:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 #: How a strength is printed.
 STRENGTH_WORDS = {
     Strength.EXPLAINS: "explains", Strength.COULD_EXPLAIN: "could explain", Strength.RULED_OUT: "ruled out",
-}  # fmt: skip
+}
 _LABEL_CELLS = 16
 _PAGE_SOURCES = (
     "store", "cause", "strength", "title", "transactions_count", "half_copies_count", "first_time_ms", "last_time_ms",
     "examples", "consequence", "would_decide", "act", "change", "releases",
-)  # fmt: skip
+)
 
 
 def group_cause_lines(reading: VerdictReading, arguments: str) -> Iterator[str]:

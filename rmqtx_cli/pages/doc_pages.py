@@ -49,11 +49,11 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "unreadable-file", "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable",
         "logs-differ", "logs-share-ids", "copy-lacks-pending",
     ),
-}  # fmt: skip
+}
 _OF_FINDINGS = {code: f"docs/formats/{page}.md" for page, codes in FINDING_PAGES.items() for code in codes} | {
     "receipt-torn": "docs/receipts.md", "receipt-unreadable": "docs/receipts.md",
     "rocksdb-transactions": "docs/formats/rocksdb_transactions.md",
-}  # fmt: skip
+}
 
 #: By kind of word; a kind without a page is not listed.
 _OF_KINDS = {
@@ -120,7 +120,7 @@ _OF_WORDS = {
 _OF_REASONS = {
     "rocksdb_": "docs/formats/rocksdb_transactions.md", "prepared_": "docs/formats/prepared_records.md",
     "dropped_": "docs/deadlines.md", "log_": "docs/forensics.md", "cursor_": "docs/formats/cursors.md",
-}  # fmt: skip
+}
 
 
 def page_of(word: str, kind: str) -> str | None:

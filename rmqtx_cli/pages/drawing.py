@@ -96,7 +96,7 @@ def _plain_lines(transaction: Transaction, known: Known) -> Iterator[str]:
     for number, event in enumerate(timeline(transaction, places, known.logged).to_pylist(), 1):
         parts = [event["event"], time_text(event["time_ms"]), event["detail"], event.get("log_text")]
         parts += [f"{name} offset {event[f'{key}_offset']}" for name, key in (("queue", "queue"), ("log", "commit_log"))
-                  if event[f"{key}_offset"] is not None]  # fmt: skip
+                  if event[f"{key}_offset"] is not None]
         yield f"event {number}: {', '.join(part for part in parts if part)}"
     yield from check_cursor_lines(transaction, places)
     for row in consumers_past(transaction, places).to_pylist():

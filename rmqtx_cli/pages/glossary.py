@@ -106,12 +106,12 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "transactionDataExpireMillis": (_PROXY, "milliseconds for which the proxy keeps the place of a half message: a "
                                     "later decision finds no place"),
     "compressMsgBodyOverHowmuch": (_CLIENT, "bytes from which a body is compressed"),
-}  # fmt: skip
+}
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
     record_layout, consume_queue, consume_queue_extension, index, checkpoint, state_table, redo_log, rocksdb_queues,
     rocksdb_transactions, cursors, dledger,
-)  # fmt: skip
+)
 
 #: Where structures of the wire are declared.
 WIRE_MODULES = (frames, unique_keys)
@@ -138,7 +138,7 @@ RESULT_TABLES = {
     "producers": PRODUCERS, "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
     "installation": INSTALLATION, "proof_checks": PROVED, "case_events": CASE_EVENTS,
     "columns": COLUMNS,
-}  # fmt: skip
+}
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.
 TERMS: dict[str, str] = {

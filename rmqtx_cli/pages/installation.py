@@ -60,4 +60,4 @@ def installation_view() -> View:
     return View((
         plain("place", ALWAYS), plain("part", ALWAYS), plain("outcome", ALWAYS),
         plain("found", ALWAYS, wraps=True, least_cells=24), plain("advice", 1, wraps=True, least_cells=24),
-    ))  # fmt: skip
+    ))

@@ -19,7 +19,7 @@ _WITNESS_VIEW = View(
         plain("kind", ALWAYS), plain("queue_id", ALWAYS, "queue"), plain("queue_offset", ALWAYS, "queue offset"),
         plain("commit_log_offset", ALWAYS, "log offset"), plain("store", 1, may_be_cut=True),
     )
-)  # fmt: skip
+)
 
 
 def _fields(row: Row) -> str:
@@ -76,7 +76,7 @@ def _head(receipt: Receipt) -> Iterator[str]:
         yield named("transaction", receipt.transaction_id)
     for label, value in (
         ("group", receipt.producer_group), ("topic", receipt.topic), ("keys", receipt.keys), ("store", receipt.store),
-    ):  # fmt: skip
+    ):
         if value:
             yield named(label, value)
     yield named("begun", time_text(receipt.begun_time_ms))

@@ -38,7 +38,7 @@ def checks_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("may_be_a_round_later", 4, "or_later"),
         ),
         "",
-    )  # fmt: skip
+    )
 
 
 def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
@@ -54,7 +54,7 @@ def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("written_bytes", 2, "bytes"), plain("stop", 7, may_be_cut=True),
         ),
         "",
-    )  # fmt: skip
+    )
 
 
 def fates_view(*, with_store: bool, with_configuration: bool) -> View:
@@ -70,7 +70,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("may_be_a_round_later", 10, "or_later"),
         ),
         "",
-    )  # fmt: skip
+    )
 
 
 #: Words for the counts of a round.

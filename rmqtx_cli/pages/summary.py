@@ -58,7 +58,7 @@ SUMMARY = pa.schema(
 _RANKS: dict[str, int] = {
     State.PENDING: ALWAYS, State.LOST: 1, State.UNDECIDABLE: 1, State.DISCARDED: 2, State.ROLLED_BACK: 3,
     State.COMMITTED: 3,
-}  # fmt: skip
+}
 #: The summary below the rows of an audit.
 COUNTS_VIEW = View(
     (

@@ -63,7 +63,7 @@ class Earlier:
     def _causes(self, found: Gathered) -> Iterator[Table | Paragraph]:
         if self.diagnosis is None:
             yield Paragraph("Causes before are unknown: the file of an audit does not have the facts of its stores.",
-                            is_small=True)  # fmt: skip
+                            is_small=True)
             return
         before, now = _explained(self.diagnosis), _explained(found.diagnosis)
         if words := sorted({*before, *now}):
@@ -89,7 +89,7 @@ class Earlier:
 def _table(caption: str, what: str, rows: Iterable[tuple[str, int, int]]) -> Table:
     heads = [Head(what), Head("before", True), Head("now", True), Head("change", True)]
     cells = [[name, grouped(before), grouped(now), f"{'+' if now > before else ''}{grouped(now - before)}"]
-             for name, before, now in rows]  # fmt: skip
+             for name, before, now in rows]
     return Table(caption, heads, cells)
 
 

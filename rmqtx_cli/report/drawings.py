@@ -55,7 +55,7 @@ class LogScale:
 _RECORD_LANES = {
     "half_copies": ("half", "half copies"), "op_marks": ("op", "op marks"), "final_records": ("commit", "COMMIT"),
     "discard_copies": ("discard", "discards"),
-}  # fmt: skip
+}
 _EVENT_KINDS = {"halves": "half", "decisions": "commit", "checks": "check", "discards": "discard"}
 #: Marks of one lane of a transaction; of more, only the first are drawn.
 MARKS_MAX = 60
@@ -83,7 +83,7 @@ def timeline_drawing(events: EventCounts) -> Drawing | None:
             Mark(scale.at(begin), width, max(number / most, _HEIGHT_MIN), _EVENT_KINDS[kind],
                  f"{time_text(begin)}: {number} {kind}")
             for begin, number in found
-        ]  # fmt: skip
+        ]
         note = f", at most {grouped(most)} in {step}" if most else ""
         lanes.append(Lane(kind, f"{grouped(events.totals[kind])}{note}", marks))
     totals = "; ".join(f"{kind}: {number}" for kind, number in events.totals.items())
@@ -119,7 +119,7 @@ def way_drawing(way: TimeSteps, queue: CheckQueue) -> Drawing | None:
         f"The way of the check from {time_text(bounds[0])} to {time_text(bounds[1])}",
         f"The end of the half queue, {end} at last, and how far the check had read at least, {place} at last.",
         [Lane("half queue", f"end {end}, read {place}", marks)], _time_ticks(times), lane_px=112,
-    )  # fmt: skip
+    )
 
 
 def cursor_drawing(store: str, queues: Sequence[CheckQueue]) -> Drawing | None:
@@ -139,7 +139,7 @@ def cursor_drawing(store: str, queues: Sequence[CheckQueue]) -> Drawing | None:
         return None
     texts = "; ".join(f"{lane.label}: {lane.note}" for lane in lanes)
     return Drawing(f"Check cursors of {store}", f"From the first slot of each queue to its end. {texts}.", lanes,
-                   ["first slot", "end of the queue"])  # fmt: skip
+                   ["first slot", "end of the queue"])
 
 
 def ages_drawing(groups: Mapping[str, GroupAges]) -> Drawing | None:
@@ -160,7 +160,7 @@ def ages_drawing(groups: Mapping[str, GroupAges]) -> Drawing | None:
     return Drawing(
         "Ages of pending transactions by producer group", f"Classes of ages from {texts[0]} to {texts[-1]}; each group "
         "has a height of its own.", lanes, [texts[0], texts[len(texts) // 2], texts[-1]],
-    )  # fmt: skip
+    )
 
 
 def latency_scale(rows: Sequence[Mapping[str, Any]]) -> LogScale:
@@ -208,7 +208,7 @@ def copies_drawing(row: Mapping[str, Any]) -> Drawing | None:
     texts = "; ".join(f"{lane.label}: {lane.note}" for lane in lanes)
     return Drawing("Records along the commit log",
                    f"From log offset {min(offsets)} to {max(offsets)}. {texts}.", lanes,
-                   [f"log offset {offset}" for offset in sorted({min(offsets), max(offsets)})])  # fmt: skip
+                   [f"log offset {offset}" for offset in sorted({min(offsets), max(offsets)})])
 
 
 def _record_mark(record: Mapping[str, Any], kind: str, scale: LinearScale) -> Mark:

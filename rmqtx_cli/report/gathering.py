@@ -41,7 +41,7 @@ SHOWN_MAX = 5
 _SHOWN_COLUMNS = (
     "reason", "advice", "queue_id", "keys", "decided_time_ms", "checks_count", "state_entries", "discard_at_ms",
     "deliveries_count", *FUTURE_COLUMNS,
-)  # fmt: skip
+)
 #: The columns of TRANSACTIONS that a report reads.
 REPORT_COLUMNS = tuple(dict.fromkeys((*SUMMARY_COLUMNS, *NEEDED_COLUMNS, *_SHOWN_COLUMNS)))
 

@@ -33,7 +33,7 @@ _NO_GROUP = "unknown group"
 _STATE_KINDS: dict[str, str] = {
     State.PENDING: "pending", State.COMMITTED: "commit", State.ROLLED_BACK: "rollback", State.DISCARDED: "discard",
     State.LOST: "discard", State.UNDECIDABLE: "op",
-}  # fmt: skip
+}
 #: The durations of the latency table: name in SUMMARY and head.
 _DURATIONS = {"half_to_decision": "decided", "decision_to_op": "op after COMMIT", "born_to_half": "stored"}
 #: Stores in lists and tables.
@@ -53,14 +53,14 @@ def states_section(found: Gathered) -> Section:
         [state, grouped(summary.states[state]), _share(summary.states[state] / summary.transactions_count),
          share_lane(summary.states[state], summary.transactions_count, _STATE_KINDS[state]), meaning]
         for state, meaning in STATES.items() if summary.states[state]
-    ]  # fmt: skip
+    ]
     heads = [Head("state"), Head("transactions", True), Head("share", True), Head("part of all"), Head("meaning")]
     parts: list[Part] = [Table("Transactions by state", heads, rows, is_prose=True)] if rows else []
     parts += [] if rows else [Paragraph("No transaction found.")]
     is_prepared = have_only_prepared(found.facts.names)
     if flagged := [[flag, grouped(summary.flags[flag]), stored(summary.examples[flag]),
                     flag_text(flag, meaning, is_prepared=is_prepared)]
-                   for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
+                   for flag, meaning in FLAGS.items() if summary.flags[flag]]:
         heads = [Head("flag"), Head("transactions", True), Head("example"), Head("meaning")]
         parts.append(Table("Flags: what is unusual", heads, flagged, is_prose=True))
     if rows:
@@ -85,13 +85,13 @@ def _groups_table(found: Gathered) -> Table:
     states = [state for state in STATES if found.summary.states[state]]
     rows, left = group_rows(found)
     heads = [Head("group"), Head("topic"), Head("all", True), *(Head(state.lower(), True) for state in states),
-             Head("flagged", True), Head("half copies", True)]  # fmt: skip
+             Head("flagged", True), Head("half copies", True)]
     cells = [
         [_group(row), stored(row["topic"]), grouped(row["transactions_count"]),
          *(grouped(row[f"{state.lower()}_count"]) for state in states), grouped(row["flagged_count"]),
          grouped(row["half_copies_count"])]
         for row in rows
-    ]  # fmt: skip
+    ]
     return Table("Transactions by producer group and topic", heads, cells, _left_out(left, "group and topic"))
 
 
@@ -131,9 +131,9 @@ def ages_section(found: Gathered) -> Section:
         [name, grouped(one.pending_count), duration_text(one.oldest_age_ms) or "unknown",
          _time(one.first_sent_ms), *(grouped(int(one.counts[place])) for place in used)]
         for name, one in shown.items()
-    ]  # fmt: skip
+    ]
     heads = [Head("group"), Head("pending", True), Head("oldest", True), Head("oldest sent", True),
-             *(Head(list(CLASSES.values())[place], True) for place in used)]  # fmt: skip
+             *(Head(list(CLASSES.values())[place], True) for place in used)]
     left = max(0, len(groups) - GROUPS_MAX)
     parts.append(Table("Pending transactions by producer group and age", heads, rows, _left_out(left, "group")))
     return Section("Age of the pending", "ages", parts)
@@ -154,7 +154,7 @@ def latency_section(found: Gathered) -> Section:
         [_group(row), stored(row["topic"]), latency_lane(row, scale),
          *(_three(row, name) for name in _DURATIONS), _share(row["checked_commits_share"])]
         for row in known
-    ]  # fmt: skip
+    ]
     heads = [
         Head("group"), Head("topic"), Head("decided, logarithmic"),
         *(Head(f"{text}: 50 / 95 / 100 % within", True) for text in _DURATIONS.values()), Head("by a check", True),
@@ -191,9 +191,9 @@ def check_section(found: Gathered) -> Section:
         [stored(one.store), one.kind, *(_known(value) for value in
          (one.begin_offset, one.next_offset, one.end_offset, one.ahead_count))]
         for one in facts.queues[: 2 * _STORES_MAX]
-    ]  # fmt: skip
+    ]
     heads = [Head("store"), Head("queue"), Head("first slot", True), Head("cursor", True), Head("end", True),
-             Head("ahead", True)]  # fmt: skip
+             Head("ahead", True)]
     if rows:
         parts.append(Table("Queues of the check, in queue offsets", heads, rows, is_prose=True))
     else:

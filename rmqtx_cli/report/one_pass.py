@@ -17,7 +17,7 @@ from rmqtx.verdicts.model.witnesses import are_replicas
 STEPS_MS = (
     1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000,
     6_048_000_000, 60_480_000_000,
-)  # fmt: skip
+)
 STEPS_MAX = 96
 #: RocketMQ did not exist before (2010-01-01).
 _FIRST_MS = 1_262_304_000_000
@@ -34,7 +34,7 @@ _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
 CLASSES: dict[int, str] = {
     0: "under 10 s", 10 * _S: "10 s to 1 m", _M: "1 to 10 m", 10 * _M: "10 m to 1 h", _H: "1 to 6 h",
     6 * _H: "6 h to 1 d", _D: "1 to 3 d", 3 * _D: "3 to 30 d", 30 * _D: "30 d and more",
-}  # fmt: skip
+}
 _BOUNDS = np.array(list(CLASSES), np.int64)
 #: Series of a way. Units: queue offsets, exclusive.
 END, CHECKED = range(2)

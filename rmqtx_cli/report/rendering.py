@@ -48,7 +48,7 @@ def shortened(document: Document, rows_max: int, sections_max: int) -> Document:
         document, subtitles=document.subtitles[:rows_max],
         sections=[section if section.anchor == "words" else _section(section, rows_max, sections_max)
                   for section in document.sections],
-    )  # fmt: skip
+    )
 
 
 def _section(section: Section, rows_max: int, sections_max: int) -> Section:

@@ -49,9 +49,9 @@ def damage_section(facts: SourceFacts) -> Section:
             [group[0].code, group[0].kind.severity, str(len(group)), _place(group[0]),
              group[0].meaning or group[0].kind.meaning, group[0].advice or group[0].kind.advice or ""]
             for group in groups[:_KINDS_MAX]
-        ]  # fmt: skip
+        ]
         heads = [Head("finding"), Head("severity"), Head("places", True), Head("first place"),
-                 Head("for transactions"), Head("advice")]  # fmt: skip
+                 Head("for transactions"), Head("advice")]
         parts.append(Table("Findings by kind", heads, rows, is_prose=True))
     else:
         parts.append(Paragraph("No damage found in what was read; rmqtx verify compares all files of a store."))
@@ -84,7 +84,7 @@ def read_section(facts: SourceFacts, command_line: str, now_ms: int) -> Section:
     if given is None:
         parts.append(Items([stored(name) for name in facts.names]))
         parts.append(Paragraph("A live broker was read over the network: its records have no digest."
-                               if facts.live else "No digest was taken."))  # fmt: skip
+                               if facts.live else "No digest was taken."))
         parts.append(Facts(_made_pairs(now_ms)))
     else:
         parts.append(Facts(_run_pairs(given)))
@@ -123,7 +123,7 @@ def _store_section(store: Mapping[str, Any], number: int) -> Section:
         [stored(one["file"]), "unknown" if one["size_bytes"] is None else grouped(one["size_bytes"]),
          stored(one["digest"]) if one["digest"] else f"unreadable: {stored(one['unreadable'])}", one["digest_of"]]
         for one in shown
-    ]  # fmt: skip
+    ]
     left = len(files) - len(shown)
     note = f"{left} files between these are not shown; the digest of the store includes them." if left else ""
     pairs = [

@@ -81,7 +81,7 @@ def causes_section(found: Gathered) -> Section:
         described.append(Paragraph(f"{len(of_causes) - CAUSES_MAX} further causes: rmqtx diagnose lists all."))
     if ruled_out := [f"{row['cause']}: the records of {row['transactions_count']} would fit, but not the release of "
                      f"the broker, or its configuration ({row['releases']})"
-                     for row in rows if row["strength"] == Strength.RULED_OUT]:  # fmt: skip
+                     for row in rows if row["strength"] == Strength.RULED_OUT]:
         described += [Paragraph("Ruled out:"), Items(ruled_out[:CAUSES_MAX])]
     return Section("Causes", "causes", described)
 
@@ -98,7 +98,7 @@ def _cause_section(rows: Sequence[Mapping[str, Any]], anchor: str) -> Section:
         for label, name in (("follows", "consequence"), ("do now", "act"), ("change", "change"),
                             ("releases", "releases"), ("sources", "sources"))
         if best[name]
-    ]  # fmt: skip
+    ]
     return Section(f"{best['cause']}: {best['title']}", anchor, [Facts(pairs)])
 
 
@@ -106,7 +106,7 @@ def transaction_section(one: ShownTransaction, facts: SourceFacts, now_ms: int, 
     """Return a transaction: facts, its records along the log, its events, its causes."""
     row = one.row
     pairs = [(label, stored(text) if label in ("group", "topic", "keys") else text)
-             for label, text in facts_of(row, one.deadline, now_ms, _age(one, now_ms))]  # fmt: skip
+             for label, text in facts_of(row, one.deadline, now_ms, _age(one, now_ms))]
     pairs += [("store", stored(row["store"]))] if len(facts.names) > 1 else []
     pairs += [("check", line.removeprefix("check: ")) for line in one.check_lines]
     pairs += [("cause", cause_line(cause).strip()) for cause in one.causes]
@@ -135,11 +135,11 @@ def _events_table(one: ShownTransaction) -> Table:
          since_text(event["time_ms"], sent_ms), _number(event["queue_offset"]), _number(event["commit_log_offset"]),
          stored(event["detail"])]
         for event in events
-    ]  # fmt: skip
+    ]
     if left:
         rows.insert(EVENTS_MAX // 2, ["…", "", "", "", "", f"{left} more events, not shown"])
     heads = [Head("event"), Head("time", True), Head("since sent", True), Head("queue offset", True),
-             Head("log offset", True), Head("detail")]  # fmt: skip
+             Head("log offset", True), Head("detail")]
     return Table("Events and the records that prove them", heads, rows)
 
 
@@ -148,7 +148,7 @@ def _consumers_table(consumers: Sequence[Mapping[str, Any]]) -> Table:
         [stored(one["group"]), stored(one["topic"]), _number(one["final_queue_offset"]),
          _number(one["next_queue_offset"]), "past" if one["is_past"] else "not past"]
         for one in consumers[:EVENTS_MAX]
-    ]  # fmt: skip
+    ]
     heads = [Head("group"), Head("topic"), Head("COMMIT at", True), Head("cursor", True), Head("COMMIT")]
     return Table("Consumer groups (a cursor past the COMMIT record does not prove consumption)", heads, rows)
 

@@ -19,7 +19,7 @@ from rmqtx_cli.words.times import duration_text
 _CHANGE_STYLES: dict[str, str] = {
     State.LOST: "bold red", State.DISCARDED: "red", State.COMMITTED: "green", State.ROLLED_BACK: "green",
     State.PENDING: "yellow",
-}  # fmt: skip
+}
 #: The changes have at least one of this many rows below the head, and what the table leaves free.
 _CHANGES_SHARE = 3
 _SOON_MS = 300_000

@@ -24,7 +24,7 @@ LOOKED_UP_MAX = 20
 #: In place of a state: the log contains no record of the transaction.
 GONE = "GONE"
 _COLUMNS = ("store", "transaction_id", "state", "producer_group", "topic", "half_store_time_ms",
-            "checks_count", "discard_at_ms", "flags")  # fmt: skip
+            "checks_count", "discard_at_ms", "flags")
 #: A pending transaction younger than this is one that its producer is about to decide.
 NEWS_AGE_MS = 10_000
 CHANGES_MAX = 200
@@ -185,7 +185,7 @@ class Model:
         self._checks.append(sum(
             one.checks_count - (before[identity].checks_count if identity in before else 0)
             for identity, one in snapshot.pending.items()
-        ))  # fmt: skip
+        ))
         self.snapshots.append(snapshot)
         self.changes.extend(found)
         self.failure = ""

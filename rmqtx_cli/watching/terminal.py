@@ -35,7 +35,7 @@ class Key(Enum):
 _SEQUENCES = {
     b"\x1b[A": Key.UP, b"\x1bOA": Key.UP, b"\x1b[B": Key.DOWN, b"\x1bOB": Key.DOWN, b"\x1b[5~": Key.PAGE_UP,
     b"\x1b[6~": Key.PAGE_DOWN, b"\r": Key.ENTER, b"\n": Key.ENTER, b"\x7f": Key.ERASE, b"\x08": Key.ERASE,
-}  # fmt: skip
+}
 
 
 def keys(data: bytes) -> Iterator[Key | str]:

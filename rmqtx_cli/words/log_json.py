@@ -40,7 +40,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "error": ("text", "kind", "file", "position_bytes", "advice", "traceback"),
     "output": ("text",),
     "exit": ("status", "word", "meaning"),
-}  # fmt: skip
+}
 #: Seconds between two objects about one phase.
 _EVERY_SECONDS = 1.0
 

@@ -28,7 +28,7 @@ _DRIVERS = {
     "sqlite": "org.sqlite.JDBC", "oracle": "oracle.jdbc.OracleDriver",
     "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver", "db2": "com.ibm.db2.jcc.DB2Driver",
     "h2": "org.h2.Driver", "derby": "org.apache.derby.jdbc.EmbeddedDriver",
-}  # fmt: skip
+}
 _FETCHED_ROWS = 10_000
 #: Spark quotes columns of unknown databases with ", which MariaDB reads as text literals: each row would have the
 #: columns' names as its values.

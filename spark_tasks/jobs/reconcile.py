@@ -104,7 +104,7 @@ def _advised(
     found = matched.join(shared, "key").groupBy("identity").agg(
         sql.sum("rows").alias("ledger_rows_count"), sql.max("transactions").alias("transactions_count"),
         sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row"),
-    )  # fmt: skip
+    )
     has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
     looked_up = has_key.join(found, "identity", "left")
     whole = identified.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)

@@ -45,7 +45,7 @@ class LogScan(Narrowing):
         return SplitPlan(
             stores, (WrittenEnd(0, UNSEARCHED),) * len(stores), self._options.split_bytes, self.conditions.from_offset,
             self.conditions.to_offset,
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.plan)

@@ -37,7 +37,7 @@ PHRASES = {
     "broker-started": "boot success", "producer-connected": "new producer connected", "request-failed": "[code=37,",
     "producer-left": "unregister a producer group", "ops-skipped": "OFFSET_OVERFLOW_ONE, topic=RMQ_SYS_TRANS_OP",
     "check-send-failed": "invoke producer exception",
-}  # fmt: skip
+}
 NAMED = 1_700_000_000_000
 
 
@@ -129,7 +129,7 @@ def test_rotated_files_are_read_oldest_first(tmp_path: Path) -> None:
     names = (
         "otherdays/transaction.10.log.gz", "otherdays/transaction.2.log", "otherdays/transaction.1.log.gz",
         "transaction.log",
-    )  # fmt: skip
+    )
     for place, name in enumerate(names):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def test_files_by_date_are_read_oldest_first(tmp_path: Path) -> None:
     names = (
         "broker.2026-11-21.log", "broker.log.2026-11-22", "broker-20261123.1.log.gz", "broker-20261123.2.log",
         "broker.log",
-    )  # fmt: skip
+    )
     for name in names:
         forge.written(tmp_path, [forge.line(NAMED, "The broker[a, b] boot success. x")], name)
     assert [one.path.name for one in log_files(tmp_path)] == list(names)
@@ -214,7 +214,7 @@ def test_a_damaged_archive_is_read_up_to_the_damage(tmp_path: Path) -> None:
     assert 100 < len(list(reading.lines())) < 50_000
     assert [Path(problem.partition(": ")[0]).name for problem in reading.problems] == [
         "transaction.1.log.gz", "broker.1.log.gz", "store.log",
-    ]  # fmt: skip
+    ]
 
 
 _PIECES = st.one_of(

@@ -37,7 +37,7 @@ class Proxy:
             "rocketMQClusterName": rig.conf["brokerClusterName"], "proxyMode": "CLUSTER",
             "namesrvAddr": rig.name_server, "grpcServerPort": rig.port + GRPC_STEP,
             "remotingListenPort": rig.port + REMOTING_STEP, "localServeAddr": rig.host,
-        } | dict(settings or {})  # fmt: skip
+        } | dict(settings or {})
 
     def start(self) -> None:
         """Start it, and wait until both ports are open."""

@@ -77,17 +77,17 @@ SOME = (
 LIGHT: Mapping[str, int] = {
     "commit": 8, "rollback": 4, "commit_at_check_1": 3, "commit_at_check_2": 3, "rollback_at_check_1": 3,
     "never_answered": 3, "compressed": 2, "late_commit": 2, "light": 3, "pending": 6,
-}  # fmt: skip
+}
 """The histories of a store with light message queues."""
 SWITCHED: Mapping[str, int] = {
     "commit": 6, "rollback": 3, "commit_at_check_1": 2, "never_answered": 2, "pending_before_restart": 2,
     "after_restart": 6, "pending": 4,
-}  # fmt: skip
+}
 """The histories of a store whose broker was started again with light message queues."""
 DOWNGRADED: Mapping[str, int] = {
     "commit": 6, "rollback": 3, "commit_at_check_1": 2, "never_answered": 2, "pending_before_restart": 2,
     "between": 4, "after_restart": 6, "pending": 4,
-}  # fmt: skip
+}
 """The histories of a store that older versions continue."""
 SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
 """Commit-log files so small that there are several."""
@@ -415,7 +415,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         about = "Started and stopped; no message ever came"
         add(f"empty-{version}", f"{about}.", version, {}, design=EMPTY, topics={}, groups=())
         add(f"empty-killed-{version}", f"{about}; killed (SIGKILL).", version, {}, stop="kill", design=EMPTY,
-            topics={}, groups=())  # fmt: skip
+            topics={}, groups=())
     for name, about, version, histories, more in rocks_recipes():
         add(name, about, version, histories, **more)
     return made

@@ -63,7 +63,7 @@ TYPED: dict[str, tuple[RequestCode, dict[str, str]]] = {
         "consumerGroup": "CID_RMQ_SYS_TRANS", "topic": OP_TOPIC, "queueId": "0",
     }),
     "ResumeCheckHalfMessageRequestHeader": (RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "7F00000100002A9F00"}),
-}  # fmt: skip
+}
 
 _PULL = TYPED["PullMessageRequestHeader"][1]
 
@@ -82,7 +82,7 @@ QUESTIONS: dict[str, tuple[RequestCode, dict[str, str]]] = {
     "no such queue": (RequestCode.QUERY_CONSUME_QUEUE, {"topic": TOPIC, "queueId": "77", "index": "0", "count": "3"}),
     "no such half": (RequestCode.END_TRANSACTION, TYPED["EndTransactionRequestHeader"][1] | {"commitLogOffset": "-1"}),
     "not a broker's": (RequestCode.GET_BROKER_CLUSTER_INFO, {}),
-}  # fmt: skip
+}
 
 
 def _described(frame: Frame) -> dict[str, Any]:
@@ -90,14 +90,14 @@ def _described(frame: Frame) -> dict[str, Any]:
         "code": frame.code, "opaque": frame.opaque, "fields": dict(frame.fields), "flag": frame.flag,
         "body": base64.b64encode(frame.body).decode(), "remark": frame.remark, "version": frame.version,
         "language": frame.language, "encoding": frame.encoding.name,
-    }  # fmt: skip
+    }
 
 
 def _in(encoding: Encoding, frame: Frame) -> Frame:
     return Frame(
         frame.code, frame.opaque, frame.fields, frame.body, frame.flag, frame.remark, frame.version, frame.language,
         encoding,
-    )  # fmt: skip
+    )
 
 
 def of_the_encoder(version: str) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def of_the_client(version: str) -> list[dict[str, Any]]:
             "fields": {field[2:]: value for field, value in answer.items() if field.startswith("f.")},
         }
         for name, answer in zip(TYPED, asked(version, lines), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def of_the_hook(version: str) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def of_the_hook(version: str) -> list[dict[str, Any]]:
             "secret_key": who.secret_key, "security_token": who.security_token, "signature": answer["f.Signature"],
         }
         for (frame, who), answer in zip(cases, answers, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def raw_answer(address: str, frame: Frame) -> bytes:
@@ -172,7 +172,7 @@ def recorded(version: str) -> Mapping[str, Any]:
     return {
         "version": version, "encoder": of_the_encoder(version), "client": of_the_client(version),
         "hook": of_the_hook(version), "broker": of_a_broker(version),
-    }  # fmt: skip
+    }
 
 
 def main(directory: Path) -> None:

@@ -113,7 +113,7 @@ def create_topic(client: Client, address: str, topic: str, queues: int = 4) -> N
     fields: dict[str, Value] = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-    }  # fmt: skip
+    }
     client.call(address, Request(REQUEST_TOPIC, fields))
 
 
@@ -167,7 +167,7 @@ def _authority(directory: Path, name: str) -> tuple[Path, Path]:
     _openssl(
         "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 30, "-subj", f"/CN=rmqtx tests {name}",
         "-keyout", key, "-out", certificate, "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-    )  # fmt: skip
+    )
     return certificate, key
 
 
@@ -179,7 +179,7 @@ def _signed(directory: Path, name: str, names: str, authority: Path, authority_k
     _openssl(
         "x509", "-req", "-in", asked, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", 30,
         "-extfile", extensions, "-out", certificate,
-    )  # fmt: skip
+    )
     return certificate, key
 
 

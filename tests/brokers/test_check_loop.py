@@ -95,7 +95,7 @@ def let_it_check(version: str, store: Path, out: Path, more: Mapping[str, str] |
     conf = {
         "transactionCheckMax": str(CHECK_MAX), "transactionTimeOut": str(TIME_OUT_MS),
         "transactionCheckInterval": str(INTERVAL_MS), **(more or {}),
-    }  # fmt: skip
+    }
     asked: list[Event] = []
     with Rig(version, out, conf) as rig:
         rig.start_names()

@@ -52,7 +52,7 @@ class Stage:
             "consumerGroup": "TOOLS_CONSUMER", "topic": TOPIC, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32,
             "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
             "expressionType": "TAG",
-        }  # fmt: skip
+        }
         return self.ask(RequestCode.PULL_MESSAGE, **(fields | other))
 
     def send(self, topic: str, **properties: str) -> Frame:
@@ -61,7 +61,7 @@ class Stage:
             "a": GROUP, "b": topic, "c": topic, "d": 0, "e": 0, "f": 0, "g": time.time_ns() // 1_000_000, "h": 0,
             "i": properties_text({"UNIQ_KEY": next(self.keys), "WAIT": "true", **properties}), "j": 0, "k": False,
             "l": 0, "m": False,
-        }  # fmt: skip
+        }
         request = Request(RequestCode.SEND_MESSAGE_V2, fields, b"x")
         return self.client.connection(self.rig.address).call(request)
 
@@ -73,14 +73,14 @@ class Stage:
             "producerGroup": GROUP, "tranStateTableOffset": sent.queue_offset,
             "commitLogOffset": sent.commit_log_offset, "commitOrRollback": COMMIT, "fromTransactionCheck": True,
             "msgId": sent.transaction_id, "transactionId": sent.transaction_id,
-        }  # fmt: skip
+        }
         return self.ask(RequestCode.END_TRANSACTION, **(fields | other))
 
     def topic(self, name: str, permission: int) -> None:
         fields: dict[str, Value] = {
             "topic": name, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": permission,
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-        }  # fmt: skip
+        }
         assert self.ask(REQUEST_TOPIC, **fields).code == 0
 
     def configure(self, **values: str) -> None:
@@ -167,7 +167,7 @@ def test_23_24_25_subscriptions(stage: Stage) -> None:
     consumer = {
         "groupName": "codes-readers", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription], "unitMode": False,
-    }  # fmt: skip
+    }
     body = json.dumps({"clientID": our_client_id(), "producerDataSet": [], "consumerDataSet": [consumer]}).encode()
     stage.tell(RequestCode.HEART_BEAT, body)
     late = stage.pull(sysFlag=0, consumerGroup="codes-readers", subVersion=1 << 50)

@@ -36,7 +36,7 @@ def cursor_set(store: Path, to: Path, version: str, *options: object) -> list[di
             "cursor", "set", *map(str, options), "--store", str(store), "--to", str(to), "--broker-version", version,
             "--yes", "--reason", "a test", "-o", str(output),
         ]
-    )  # fmt: skip
+    )
     assert status == 0
     rows: list[dict[str, str]] = json.loads(output.read_text())
     return rows

@@ -68,7 +68,7 @@ def prometheus(directory: Path, *targets: str) -> Iterator[Callable[..., Any]]:
             ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
              f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log,
         ) as process,
-    ):  # fmt: skip
+    ):
 
         def ask(path: str, **parameters: str) -> Any:
             url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
@@ -100,7 +100,7 @@ def panels_with_values(ask: Callable[..., Any]) -> set[str]:
     return {
         panel["title"] for panel in DASHBOARD["panels"] for target in panel["targets"]
         if ask("query", query=target["expr"].replace("$job", ".*").replace("$store", ".*"))["result"]
-    }  # fmt: skip
+    }
 
 
 def test_the_alert_fires_before_the_first_discard(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_alert_fires_before_the_first_discard(tmp_path: Path) -> None:
         "transactionCheckMax": "6", "transactionCheckInterval": "15000", "transactionTimeOut": "3000",
         "metricsExporterType": "PROM", "metricsPromExporterPort": str(broker_port),
         "metricsPromExporterHost": "127.0.0.1",
-    }  # fmt: skip
+    }
     play = Play(Script("5.3.3", SEED, {}, conf=conf), tmp_path / "play")
     with play.rig:
         play.rig.start_names()

@@ -45,7 +45,7 @@ MADE_OF = {"full": "common", "closed": "common"}
 NAMES = [
     (kind, version) for version in VERSIONS for kind in KINDS
     if f"{MADE_OF.get(kind, kind)}-{version}" in corpus.corpus_names()
-]  # fmt: skip
+]
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
 

@@ -34,7 +34,7 @@ def begin(stage: Stage, clients: Agent, group: str, case: str, **wanted: object)
     clients.start(
         "send", case=case, plan=case, kind="transaction", group=group, topic=TOPIC, keys=f"key-{case}", body="eA==",
         **wanted,
-    )  # fmt: skip
+    )
     stage.until(f"{case} sent", lambda: one.sent is not None, PATIENCE_SECONDS)
     return one
 

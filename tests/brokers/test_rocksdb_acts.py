@@ -31,7 +31,7 @@ REFUSED = 12
 QUICK = {
     **TRANSACTIONS_IN_ROCKSDB, "waitTimeMillsInTransactionQueue": "200", "transactionOpBatchInterval": "100",
     "transactionCheckInterval": "300",
-}  # fmt: skip
+}
 ASKED_WITHIN_SECONDS = 40
 
 

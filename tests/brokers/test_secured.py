@@ -138,7 +138,7 @@ def test_a_file_gives_credentials_too(guarded: Rig, tmp_path: Path, capsys: pyte
 def test_wrong_ones_get_one_line(
     guarded: Rig, words: list[str], who: Credentials | None, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     come_as(who, monkeypatch)
     monkeypatch.setenv("RMQTX_DEBUG", "1")
     assert status_of([*words, "-n", guarded.name_server]) == 15
@@ -160,7 +160,7 @@ def test_a_refusal_is_never_nothing(guarded: Rig) -> None:
             lambda: broker.slots(TOPIC, 0, 0, 1), lambda: broker.pull(TOPIC, 0, 0),
             lambda: broker.query(TOPIC, "x", is_unique_key=True), lambda: broker.max_offset(TOPIC),
             lambda: broker.consumer_offset("x", TOPIC), broker.runtime, broker.config,
-        ):  # fmt: skip
+        ):
             with pytest.raises(Refused) as caught:
                 ask()
             shown = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))

@@ -111,7 +111,7 @@ def answers_by_plan(
         ran = tool.run(
             "answer", "--group", "e-shop", "--plan", str(file), "--until-done", "--for", "60s", "--yes",
             "--reason", "the shop is dead", "--format", "jsonl",
-        )  # fmt: skip
+        )
     assert ran.status == 0, ran
     found = rows_of(ran)
     assert {found[one.id]["answer"] for one in done} == {"commit"}
@@ -138,13 +138,13 @@ def answers_by_ledger(
         ran = tool.run(
             "answer", "--group", "e-shop", "--ledger", str(ledger), *LEDGER, "--until-done", "--for", "60s", "--yes",
             "--format", "jsonl",
-        )  # fmt: skip
+        )
     assert ran.status == 0, ran
     found = rows_of(ran)
     assert {name: row["answer"] for name, row in found.items()} == {
         **{one.id: "commit" for one in done[2:]}, **{one.id: "rollback" for one in undone[2:]},
         **{one.id: None for one in unnamed},
-    }  # fmt: skip
+    }
     assert {found[one.id]["outcome"] for one in [*done[2:], *undone[2:]]} == {"proved"}
     assert all(found[one.id]["final_commit_log_offset"] for one in done[2:])
 

@@ -109,7 +109,7 @@ def test_servers_are_read_by_spark_through_their_drivers_as_without_it(tmp_path:
     with (
         running(MYSQL, tmp_path / "mysql") as mysql, running(MARIADB_11, tmp_path / "mariadb") as mariadb,
         session("local[1]", None, {"spark.jars": jars}) as spark,
-    ):  # fmt: skip
+    ):
         for driver, port in (("mysql", mysql), ("mysql", mariadb), ("mariadb", mariadb)):
             url = f"mysql+pymysql://127.0.0.1:{port}/{DATABASE}"
             with as_root(url) as run:

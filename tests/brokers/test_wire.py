@@ -31,7 +31,7 @@ TYPED = record_frames.TYPED | {
     "QueryConsumeQueueRequestHeader": (
         RequestCode.QUERY_CONSUME_QUEUE, {"topic": "t", "queueId": "0", "index": "5", "count": "32"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

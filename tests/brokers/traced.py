@@ -36,7 +36,7 @@ CONF = {
     "traceTopicEnable": "true", "transactionCheckMax": "3", "transactionCheckInterval": "2500",
     "transactionTimeOut": "1000", "mappedFileSizeCommitLog": str(8 << 20), "maxIndexNum": "20000",
     "maxHashSlotNum": "5000",
-}  # fmt: skip
+}
 GROUP, TOPIC = "pay_tx", "PayOrder"
 #: Decisions of a transaction: the first one, then the answers to checks, of which the last is given again and again.
 PLANS = ("C", "C", "C", "R", "R", "U", "UC", "UR", "UUC", "CU")
@@ -143,7 +143,7 @@ def _client(rig: Rig, names: str) -> subprocess.Popen[str]:
             ["java", "-Xmx256m", *rig.options, f"-Duser.home={rig.home}", "-cp", maven.trace_classpath(rig.version),
              "TraceScenario", names, GROUP, TOPIC],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=rig.out,
-        )  # fmt: skip
+        )
 
 
 def _read(lines: Any, played: Played, ready: threading.Event) -> None:
@@ -212,7 +212,7 @@ def table_lines(results: dict[str, Compared]) -> list[str]:
     lines = [
         "| release | transactions | decision recorded | COMMIT lost | ROLLBACK lost (explained) | answered UNKNOWN | "
         "outcome or cause wrong |", "|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for version, one in results.items():
         counts = one.counts
         total = sum(counts[name] for name in ("recorded", "commit lost", "rollback lost", "answered unknown"))

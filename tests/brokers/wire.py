@@ -58,7 +58,7 @@ def encode_line(
         **({"body": base64.b64encode(frame.body).decode()} if frame.body else {}),
         **{f"f.{name}": value for name, value in frame.fields.items()},
         **({} if header_class is None else {"class": header_class}),
-    }  # fmt: skip
+    }
     if credentials is not None:
         values |= {"access": credentials.access_key, "secret": credentials.secret_key}
         if credentials.security_token is not None:

@@ -21,7 +21,7 @@ import pytest
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-quic", "--remote-debugging-pipe", "about:blank",
-)  # fmt: skip
+)
 #: Chromium reads commands from descriptor 3 and writes answers to 4.
 _AS_3_AND_4 = """
 import os, sys
@@ -117,7 +117,7 @@ def browser(profile: Path) -> Iterator[Browser]:
          *_FLAGS],
         pass_fds=(to_child, from_child), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     os.close(to_child)
     os.close(from_child)
     try:

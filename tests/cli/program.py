@@ -53,7 +53,7 @@ def _served(_process: int, *before: str) -> str:
         server = subprocess.Popen(
             [*before, sys.executable, "-m", "tests.cli.warm_server", place, str(listening.fileno())], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listening.fileno()],
-        )  # fmt: skip
+        )
 
     def end() -> None:
         assert server.stdin is not None

@@ -18,7 +18,7 @@ def on_terminal(words: list[str], *, with_stderr: bool = True, **environment: st
     process = subprocess.Popen(
         words, stdout=follower, stderr=follower if with_stderr else subprocess.DEVNULL,
         env=os.environ | {"COLUMNS": "80", "PAGER": "cat"} | environment,
-    )  # fmt: skip
+    )
     os.close(follower)
     parts = []
     while True:
@@ -44,7 +44,7 @@ class Dialogue:
             words, stdin=follower, stdout=follower, stderr=follower, start_new_session=True, preexec_fn=_take_terminal,
             cwd=directory,
             env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment,
-        )  # fmt: skip
+        )
         os.close(follower)
 
     def until(self, text: str, seconds: float = 120) -> str:

@@ -19,7 +19,7 @@ PLACES = [
     "commitlog", "config/consumerOffset.json", "consumequeue", "", "config", "commitlog/00000000000000000000", "index",
     "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0", "consumequeue/RMQ_SYS_TRANS_OP_HALF_TOPIC/0/00000000000000000000",
     "checkpoint", "config/topics.json", "config/transactionMetrics", "lock",
-]  # fmt: skip
+]
 COMMANDS = [
     ["pending", "STORE"], ["audit", "STORE"], ["verify", "STORE", "--broker-version", "5.3.3"], ["stores", "STORE"],
     ["show", "X", "--store", "STORE"], ["diagnose", "STORE"], ["simulate", "STORE"], ["search", "STORE", "--key", "x"],
@@ -28,7 +28,7 @@ COMMANDS = [
     ["bundle", "STORE", "--transaction", "X", "--to", "NEW"],
     ["commit", "X", "--store", "STORE", "--to", "NEW", "--reason", "x", "--yes"], ["diff", "STORE", "OTHER"],
     ["audit", "STORE", "--processes", "2"], ["watch", "STORE", "--plain"],
-]  # fmt: skip
+]
 
 
 def bare() -> list[str]:

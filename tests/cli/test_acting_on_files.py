@@ -221,7 +221,7 @@ def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
     rolled_back = str(next(
         row["transaction_id"] for row in corpus.expected("opslost-5.3.3")
         if row["case"].startswith("op_batch_lost") and row["state"] == "PENDING"
-    ))  # fmt: skip
+    ))
     where = ("--store", store, "--to", tmp_path / "settled", *VERSION, "--dry-run")
     refused = rmqtx("commit", rolled_back, *where)
     assert refused.status == REFUSED_BY_GUARD
@@ -257,7 +257,7 @@ def test_an_act_makes_no_warning_and_no_doubt_about_others(
     (identity, *_) = [one for one, row in rows.items() if row["state"] == "PENDING" and not row["causes"]]
     done = rmqtx(
         "discard", identity, "--store", source, "--to", new, "--broker-version", "5.5.0", "--reason", "test", "--yes",
-    )  # fmt: skip
+    )
     assert done.status == DONE, done.err
     verified = rmqtx("verify", new, "--full", "--broker-version", "5.5.0", "--format", "jsonl", "-q")
     assert verified.status == DONE, verified.out
@@ -286,7 +286,7 @@ def test_a_second_act_sees_the_broker_of_the_first(
         ("statetable-3.1.4", "3.1.4"), ("prepared-3.2.6", "3.2.6"), ("prepared-4.2.0", "4.2.0"),
         ("common-4.3.0", "4.3.0"), (NAME, "5.3.3"), ("rocksdb-5.4.0", "5.4.0"),
     ],
-)  # fmt: skip
+)
 def test_an_act_and_its_undo_leave_the_names_and_bytes_that_were_there(
     rmqtx: Run, tmp_path: Path, name: str, version: str
 ) -> None:

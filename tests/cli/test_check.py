@@ -81,7 +81,7 @@ def test_every_failure_of_its_own_is_unknown(rmqtx: Run, common: Path, memory: P
     assert result.err == ""
     assert not (common / "commitlog" / "file.prom").exists()
     as_json = rmqtx("check", "--format", "json", *words, *([] if "--state-dir" in words or not words else
-                                                          ["--state-dir", memory]))  # fmt: skip
+                                                          ["--state-dir", memory]))
     outcome = json.loads(as_json.out)
     assert (outcome["status"], outcome["exit_status"], as_json.status) == ("UNKNOWN", UNKNOWN, UNKNOWN)
     assert outcome["reasons"][0]["reason"]
@@ -233,7 +233,7 @@ def test_a_zero_that_missing_evidence_may_hide_is_not_printed(
     found = dict(part.split("=") for part in result.out.strip().split("|")[1].split(" "))
     assert {name for name, value in found.items() if value.startswith("U;")} == {
         "oldest_pending", "pending", "newly_lost", "newly_discarded", "commit_without_op", "never_asked",
-    }  # fmt: skip
+    }
     assert found["half_lag"] == "20;;;0"
     metrics = textfile.read_text()
     for name in ("pending_transactions", "newly_lost_transactions", "oldest_pending_seconds", "check_stopped"):

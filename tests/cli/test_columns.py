@@ -57,7 +57,7 @@ def test_the_time_that_is_left_is_the_last_to_go(corpus_store: Stores, columns: 
 
 def test_more_columns_show_more_and_wide_or_a_pipe_all(rmqtx: Run, common: Path) -> None:
     heads = [set(shown(["pending", common], columns)[0].replace("transaction_id", "id").split())
-             for columns in (40, 80, 120, 160, 220)]  # fmt: skip
+             for columns in (40, 80, 120, 160, 220)]
     for narrow, wider in itertools.pairwise(heads):
         assert narrow <= wider
     piped = rmqtx("pending", common)
@@ -73,7 +73,7 @@ def test_more_columns_show_more_and_wide_or_a_pipe_all(rmqtx: Run, common: Path)
         ["simulate"], ["simulate", "--show", "transactions"], ["simulate", "--show", "rounds"], ["verify"],
         ["diff", "--limit", "9", "POISON"], ["show", "K-9976-poison_before.2", "--store"],
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("columns", rest_is_slow([80, 120], quick=1))
 def test_no_line_of_a_table_is_longer_than_the_terminal(corpus_store: Stores, words: list[str], columns: int) -> None:
     poison = corpus_store("poison-4.5.0")

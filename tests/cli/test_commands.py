@@ -170,7 +170,7 @@ def test_the_module_of_a_command_takes_what_is_declared(command: type[Command]) 
 
 #: Their examples are parsed only: none of them has a value that the command line cannot have.
 PARSED = [one for one in DECLARED if one.MODULE.startswith("decode.") or one.NAME in (
-    "stores", "pending", "show", "audit", "check", "explain")]  # fmt: skip
+    "stores", "pending", "show", "audit", "check", "explain")]
 
 
 @pytest.mark.parametrize("declaration", PARSED, ids=lambda one: one.__name__)
@@ -249,7 +249,7 @@ def test_every_declared_command_and_every_module_that_runs_one_is_used() -> None
         one for info in pkgutil.iter_modules(rmqtx_cli.commands.declared.__path__)
         for one in vars(importlib.import_module(f"rmqtx_cli.commands.declared.{info.name}")).values()
         if isinstance(one, type) and issubclass(one, Command) and hasattr(one, "EXAMPLES")
-    }  # fmt: skip
+    }
     assert found == {*DECLARED}, "name it in COMMANDS of its module and in words/command_names.py"
     running = {
         info.name.removeprefix("rmqtx_cli.commands.")

@@ -28,7 +28,7 @@ def complete(tmp_path: Path) -> Complete:
 
     def complete(*words: str, **environment: str) -> list[str]:
         line = {"_RMQTX_COMPLETE": "complete_bash", "COMP_WORDS": f"rmqtx {' '.join(words)}", "HOME": str(tmp_path),
-                "COMP_CWORD": str(len(words))}  # fmt: skip
+                "COMP_CWORD": str(len(words))}
         done = subprocess.run(
             [*WARM], env=os.environ | line | environment, capture_output=True, text=True, check=True
         )

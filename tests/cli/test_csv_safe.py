@@ -75,5 +75,5 @@ def test_results_are_their_owner_s_alone(rmqtx: Run, common: Path, tmp_path: Pat
 def test_every_command_with_rows_has_the_option(rmqtx: Run) -> None:
     wanted: Callable[..., bool] = lambda *words: "--csv-safe" in rmqtx(*words, "--help").out  # noqa: E731
     for words in (["pending"], ["audit"], ["show"], ["verify"], ["search"], ["export"], ["stores"], ["decode", "half"],
-                  ["receipts"], ["diff"], ["undo"]):  # fmt: skip
+                  ["receipts"], ["diff"], ["undo"]):
         assert wanted(*words), words

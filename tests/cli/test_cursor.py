@@ -153,7 +153,7 @@ def test_the_file_that_the_broker_reads_is_changed(
     result = rmqtx(
         "cursor", "set", "--half", 80, "--store", store, "--to", target, "--broker-version", "5.3.2", "--yes",
         "--override", "asked-again", "--reason", "a test",
-    )  # fmt: skip
+    )
     assert result.status == DONE, result.err
     assert check_cursors(open_store(target)).half == {0: 80}
     before, after = contents(store), contents(target)

@@ -29,12 +29,12 @@ DASHBOARD: Any = json.loads((DEPLOY / "grafana" / "rmqtx.json").read_text("utf-8
 FILES = [  # without what a release is built with, and without the templates of the chart
     file for file in sorted(DEPLOY.rglob("*"))
     if file.is_file() and not {"release", "chart"} & set(file.relative_to(DEPLOY).parts)
-]  # fmt: skip
+]
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 MANIFESTS = [
     document for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
     for document in yaml.safe_load_all(file.read_text("utf-8"))
-]  # fmt: skip
+]
 
 
 def need(program: str) -> None:
@@ -77,7 +77,7 @@ def test_command_lines_are_those_of_the_program() -> None:
         assert command is not None, (name, words)
         command.make_context("rmqtx", words[1:])
     assert {"rmqtx-exporter.service", "rmqtx-check.service", "rmqtx", "rmqtx.cfg", "rmqtx.conf", "kubernetes",
-            "monitoring.md"} <= {name for name, _ in found}  # fmt: skip
+            "monitoring.md"} <= {name for name, _ in found}
 
 
 def test_metrics_and_labels_are_declared() -> None:
@@ -184,7 +184,7 @@ def plugin(*words: str) -> subprocess.CompletedProcess[str]:
         (["-s", "/data/a b", "--", "audit", "{}", "--where", "topic = 'a'"],
          ["audit", "/proc/1/root/data/a b", "--where", "topic = 'a'"]),
     ],
-)  # fmt: skip
+)
 def test_the_plugin_prints_a_command_that_a_shell_reads_back(words: list[str], command: list[str]) -> None:
     done = plugin("broker-a-0", "-n", "mq", "--user", "7", "--dry-run", *words)
     comment, line = done.stdout.splitlines()
@@ -193,7 +193,7 @@ def test_the_plugin_prints_a_command_that_a_shell_reads_back(words: list[str], c
     assert shlex.split(line) == [
         "kubectl", "debug", "-i", "--quiet", "--namespace=mq", "broker-a-0", "--target=broker", "--image=rmqtx:0.1.0",
         "--profile=restricted", "--custom=PROFILE.json", "--", "rmqtx", *command,
-    ]  # fmt: skip
+    ]
     root = typer.main.get_command(app)
     root.commands[command[0]].make_context("rmqtx", command[1:])  # type: ignore[attr-defined]
 

@@ -79,7 +79,7 @@ def test_what_means_nothing_for_a_prepared_record_is_refused_by_one_name(rmqtx: 
     row = next(json.loads(line) for line in pending if "prepared record" in line)
     recipe = corpus.recipe(name)
     where = ["--store", unpacked(name), "--to", f"{tmp_path}/new", "--yes",
-             "--broker-version", str(recipe.get("upgrade", recipe["version"]))]  # fmt: skip
+             "--broker-version", str(recipe.get("upgrade", recipe["version"]))]
     for action in ("close", "resume"):
         for more in ([], ["--override", "still-open", "--reason", "a test"]):
             result = rmqtx(action, row["transaction_id"], *where, *more)

@@ -76,7 +76,7 @@ def test_they_are_noted_wherever_deadlines_are_printed(
     file.write_text(WRONG, "utf-8")
     more = ("-o", tmp_path / "report.html") if command == "report" else ()
     lines = [line for line in rmqtx(command, common, "--broker-conf", file, *more).err.splitlines()
-             if line.startswith("rmqtx: broker.conf: ")]  # fmt: skip
+             if line.startswith("rmqtx: broker.conf: ")]
     assert len(lines) == 2, lines
     assert "its name is transactionTimeOut: in force is transactionTimeOut 6000" in lines[0]
     assert "cannot parse '15L': in force is transactionCheckMax 15" in lines[1]

@@ -97,7 +97,7 @@ def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
     found = samples_of(text)
     counted = json.loads(rmqtx(
         "check", root, "--format", "json", "--state-dir", tmp_path, "--broker-conf", conf
-    ).out)  # fmt: skip
+    ).out)
     (store,) = counted["stores"]
     labels = {"store": str(root)}
     assert found["rmqtx_up"] == [({}, 1)]
@@ -196,7 +196,7 @@ def test_tls_and_users(tmp_path: Path) -> None:
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "key.pem", "-out",
          tmp_path / "cert.pem", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True,
-    )  # fmt: skip
+    )
     import bcrypt
 
     file = tmp_path / "web.yml"
@@ -233,7 +233,7 @@ def test_tls_and_users(tmp_path: Path) -> None:
     ("text", "address"),
     [("127.0.0.1:9560", ("127.0.0.1", 9560)), (":80", ("", 80)), ("[::1]:9560", ("::1", 9560)), ("9560", None),
      ("a:b", None), ("a:70000", None)],
-)  # fmt: skip
+)
 def test_addresses(text: str, address: tuple[str, int] | None) -> None:
     if address is not None:
         assert parsed_address(text) == address

@@ -162,7 +162,7 @@ def begin(growing: Growing, checkpoint: Path, output: Path, *arguments: str) -> 
     command = [
         *RMQTX, "follow", str(growing.root), "--checkpoint", str(checkpoint),
         "--interval", "20ms", "--format", "jsonl", "-q", *arguments,
-    ]  # fmt: skip
+    ]
     with output.open("ab") as stream:
         return subprocess.Popen(command, stdout=stream)
 

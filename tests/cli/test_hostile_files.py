@@ -165,10 +165,10 @@ def test_checkpoints_of_audits_that_follow(common: Path, tmp_path: Path) -> None
             ("halves", "queue_offset"), ("halves", "commit_log_offset"), ("finals", "topic"), ("marks", "queue_offset"),
         )
         for value in ("'x'", "NULL", "x'ff'", "1.5", "-1", "'{}'", "'[1]'", "'{\"offset\": \"x\"}'")
-    ]  # fmt: skip
+    ]
     changes += ["DROP TABLE halves", "CREATE TABLE more (a)", "DELETE FROM segments", "DELETE FROM meta",
                 "CREATE TRIGGER t AFTER INSERT ON unjudged BEGIN DELETE FROM verdicts; END",
-                "ALTER TABLE halves RENAME COLUMN keys TO keyz"]  # fmt: skip
+                "ALTER TABLE halves RENAME COLUMN keys TO keyz"]
     for change in changes:
         for leftover in tmp_path.glob("c.db*"):
             leftover.unlink()

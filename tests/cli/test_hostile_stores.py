@@ -172,7 +172,7 @@ def test_a_topic_leads_to_no_other_directory(rmqtx: Run, tmp_path: Path) -> None
     "text",
     ["__import__('os').system('id')", "state = 'x'; DROP TABLE t", "(" * 5000, "state" + " or state" * 3000, "1e999",
      "state ~ '(a+)+$'", "state = '\ud800'", "not " * 5000 + "state = 'x'", "checks_count > 9" + "9" * 5000],
-)  # fmt: skip
+)
 def test_conditions_and_columns_run_nothing(rmqtx: Run, common: Path, text: str) -> None:
     for option in ("--where", "--fields", "--fail-on"):
         result = rmqtx("pending", common, option, text)
@@ -193,7 +193,7 @@ def test_names_of_tables_and_columns_are_quoted(rmqtx: Run, tmp_path: Path) -> N
         connection.execute(f'CREATE TABLE "{quoted}" ("{quoted}" NUMERIC, "group" TEXT)')
         connection.commit()
     for more in (["--table", hostile], ["--table", hostile, "--offset-column", hostile, "--group-column", "group"],
-                 ["--offset-column", hostile], ["--table", "kept' OR '1'='1"]):  # fmt: skip
+                 ["--offset-column", hostile], ["--table", "kept' OR '1'='1"]):
         result = rmqtx("verify", store, "--transaction-table", f"sqlite:///{file}", *more)
         assert result.status in (0, 1, 2, 3, 10), result.err
     with closing(sqlite3.connect(file)) as connection:

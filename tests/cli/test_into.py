@@ -65,7 +65,7 @@ def test_what_is_missing_is_one_line(rmqtx: Run, common: Path, tmp_path: Path) -
     result = rmqtx("table", common, "--into", common / "commitlog" / "verdicts")
     assert (result.status, "lies inside the store" in result.err) == (2, True)
     hidden = [sys.executable, "-c", "import sys; sys.modules['deltalake'] = sys.modules['pyiceberg.catalog'] = None; "
-              "from rmqtx_cli.main import run; run()"]  # fmt: skip
+              "from rmqtx_cli.main import run; run()"]
     for name, advice in (("delta", "pip install 'rmqtx[delta]'"), ("iceberg", "pip install 'rmqtx[iceberg]'")):
         place = f"delta:{tmp_path}/table" if name == "delta" else "iceberg:prod.audits.verdicts"
         command = [*hidden, "table", str(common), "--into", place, "--checkpoint", str(tmp_path / "c"), "-q"]
@@ -79,7 +79,7 @@ def airflow_command(stores: Path, table: Path, checkpoint: Path) -> str:
     assigned = {
         target.id: node.value for node in ast.parse(text).body if isinstance(node, ast.Assign)
         for target in node.targets if isinstance(target, ast.Name)
-    }  # fmt: skip
+    }
     names = {"STORES": str(stores), "TABLE": str(table), "CHECKPOINT": str(checkpoint)}
     command = eval(compile(ast.Expression(assigned["COMMAND"]), "COMMAND", "eval"), names)
     return f'rmqtx() {{ {" ".join(WARM)} "$@"; }}\n{command}'

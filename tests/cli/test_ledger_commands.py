@@ -197,7 +197,7 @@ def test_what_reconcile_refuses(
     options: tuple[str, ...], status: int, told: str, rmqtx: Run, common: Path, ledger: str
 ) -> None:
     given = [word.replace("LEDGER", ledger).replace("STORE", str(common)) if "jdbc" not in word else word
-             for word in options]  # fmt: skip
+             for word in options]
     result = rmqtx("reconcile", common, *ASKED, *given)
     assert result.status == status, result.err
     assert told in result.err

@@ -89,7 +89,7 @@ def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None
         (LiveOptions(tls_ca=Path("x")), "--tls-ca"), (LiveOptions(credentials=Path("x")), "--credentials"),
         (LiveOptions(timeout=5), "--timeout"), (LiveOptions(cluster="c"), "--cluster"),
     ],
-)  # fmt: skip
+)
 def test_a_store_and_a_live_option_are_one_too_many(live: LiveOptions, option: str) -> None:
     with pytest.raises(BadRequest, match=f"STORE reads files and {option} reads live brokers - leave one out"):
         live.instead_of(["store"], ADVICE)

@@ -41,7 +41,7 @@ LINES_OF: dict[str, tuple[str, ...]] = {
     "prove": ("T/none.json", "--store", "S"), "sql": ("SELECT 1", "S"),
     "mcp": ("T/none",), "schema": ("epochs",), "doctor": ("--frob",), "spark-archive": ("--frob",),
     **{f"{group} {one.NAME}": ("S",) for group in GROUPS for one in in_group(group)},
-}  # fmt: skip
+}
 
 
 def objects(text: str) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_a_wrong_command_line_and_a_missing_store_are_objects(tmp_path: Path) ->
     for arguments, word in (
         (("frob",), "usage"), (("pending", "--frob"), "usage"), (("pending", tmp_path / "none"), "unreadable"),
         ((), "usage"),
-    ):  # fmt: skip
+    ):
         found = objects(rmqtx(*arguments).stderr)
         assert [one["type"] for one in found] == ["start", "error", "exit"]
         assert found[-1]["word"] == word

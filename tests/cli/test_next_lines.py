@@ -36,7 +36,7 @@ def words_of_bash(text: str) -> list[bytes]:
     "text",
     ["plain/store", "two words", "it's", "$HOME `x` \\", "n\nl", "tab\tx", "it's\nit", "b\udcff9", "\x1b[31m", "ü 订单",
      "-n", "\u202e"],
-)  # fmt: skip
+)
 def test_a_shell_reads_what_was_quoted(text: str) -> None:
     word = quoted(text)
     assert word.isprintable()

@@ -122,7 +122,7 @@ def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, t
     compared = rmqtx(
         "reconcile", store, "--ledger", ledger, "--match", "transaction_id = id", "--done", "status = PAID",
         "--not-done", "status = FAILED",
-    )  # fmt: skip
+    )
     assert f"act: {len(rows)} ({len(rows)} commit)" in compared.err
     assert "act: rmqtx apply refuses all of them by op-in-memory" in compared.err
 
@@ -130,7 +130,7 @@ def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, t
 def test_a_resume_in_spite_of_the_age_does_not_promise_a_check(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
     [row] = [json.loads(line) for line in rmqtx("audit", fifteen, "--format", "jsonl").out.splitlines()]
     words = ("resume", row["transaction_id"], "--store", fifteen, "--to", tmp_path / "new", "--reason", "x", "--yes",
-             "--broker-version", "5.3.3")  # fmt: skip
+             "--broker-version", "5.3.3")
     assert "refused by resume-too-old" in rmqtx(*words).err
     done = rmqtx(*words, "--override", "resume-too-old")
     assert done.status == DONE

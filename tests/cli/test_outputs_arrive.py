@@ -23,7 +23,7 @@ WRITERS = [
     (["show", "order-1", "--store", "STORE"], 16), (["--version"], 10), (["--help"], 10), (["pending", "--help"], 10),
     (["explain", "pending"], 10), (["decode", "commitlog", "STORE"], 10), (["diagnose", "STORE", "-q"], 10),
     (["check", "STORE"], 3), (["check", "STORE", "--format", "json"], 3),
-]  # fmt: skip
+]
 #: With PYTHONUNBUFFERED, as in most containers, Python does not continue a short write.
 WAYS = pytest.mark.parametrize("unbuffered", ["1", ""])
 
@@ -60,7 +60,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "full"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], check=False,
-                      capture_output=True).returncode:  # fmt: skip
+                      capture_output=True).returncode:
         pytest.skip("this user cannot mount a tmpfs")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=False)
@@ -70,7 +70,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_becomes_full_is_10(common: Path, full_disk: Path, unbuffered: str) -> None:
     with (full_disk / "rows").open("wb") as stream:
         done = run(["audit", "STORE", "-q", "--format", "jsonl"], common, unbuffered, stdout=stream,
-                   stderr=subprocess.PIPE)  # fmt: skip
+                   stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (10, b"rmqtx: No space left on device: the output\n")
 
 
@@ -79,7 +79,7 @@ def test_an_act_whose_receipt_cannot_be_printed_is_still_named(common: Path, tmp
         pytest.skip("no /dev/full here")
     (identity,) = [row["transaction_id"] for row in audited("common-5.3.3") if "pending.0" in (row["keys"] or "")]
     words = ["commit", identity, "--store", "STORE", "--to", str(tmp_path / "new"), "--reason", "test", "--yes",
-             "--broker-version", "5.3.3"]  # fmt: skip
+             "--broker-version", "5.3.3"]
     with open("/dev/full", "wb") as full:
         done = run(words, common, "", stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 10
@@ -155,7 +155,7 @@ def test_a_closed_stdin_is_an_empty_one(common: Path, tmp_path: Path) -> None:
     pending = run(["pending", "STORE", "--format", "csv", "--fields", "id", "-q"], common, "", stdout=subprocess.PIPE)
     number = pending.stdout.split()[1].decode()
     words = ["commit", number, "--store", "STORE", "--to", str(tmp_path / "new"),
-             "--broker-version", "5.3.3", "--reason", "x"]  # fmt: skip
+             "--broker-version", "5.3.3", "--reason", "x"]
     closed = run(words, common, "", stderr=subprocess.PIPE, preexec_fn=closing(0))
     empty = run(words, common, "", stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     assert (closed.returncode, closed.stderr.splitlines()[-1]) == (empty.returncode, empty.stderr.splitlines()[-1])

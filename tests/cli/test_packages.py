@@ -38,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [RELEASE / "root.sh", directory / "tree", directory / "root", UNITS], check=True,
         env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
-    )  # fmt: skip
+    )
     return directory / "root"
 
 
@@ -155,7 +155,7 @@ def mirror(tmp_path: Path) -> Iterator[str]:
         (b"one", "two", "404"),
         (b"one", "", "names no file"),
     ],
-)  # fmt: skip
+)
 def test_only_a_package_with_its_digest_is_fetched(
     content: bytes, name: str, words: str, mirror: str, tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def test_only_a_package_with_its_digest_is_fetched(
     done = subprocess.run(
         [sys.executable, RELEASE / "debian.py", listed, tmp_path / "to"], capture_output=True, text=True, check=False,
         env={**os.environ, "RMQTX_MIRROR": mirror},
-    )  # fmt: skip
+    )
     assert (done.returncode, words in done.stderr) == (1 if words else 0, True)
     assert [file.read_bytes() for file in (tmp_path / "to").rglob("*")] == ([] if words else [b"one"])
 

@@ -50,7 +50,7 @@ def receipt(action: ActKind, row: dict[str, Any], outcome: str = "proved", **mor
         action, row["transaction_id"], "broker-a@127.0.0.1:10911", producer_group="shop", topic=row["topic"],
         keys=row["keys"], reason="OPS-1", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[StepWitness("half_copy", "x", **_place(copy)) for copy in row["half_copies"]], **more,
-    )  # fmt: skip
+    )
     made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}).answered(0, None)
     return made
 

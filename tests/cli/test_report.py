@@ -34,7 +34,7 @@ ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "header", "p", "h1", "h2", "h3", "h4", "nav", "ul", "li", "a",
     "main", "section", "dl", "div", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "rect",
     "line", "desc", "figure", "figcaption", "ol", "b", "span", "code", "footer", "wbr",
-}  # fmt: skip
+}
 SIZE_MAX = 500_000
 Row = dict[str, Any]
 
@@ -177,7 +177,7 @@ def test_the_page_has_the_numbers_of_the_audit(rmqtx: Run, reported: Callable[..
     "name",
     ["acting-5.3.3", "killed-5.5.0", "busystop-5.3.3", "poison-4.5.0", "statetable-lossy-3.1.4", "rocksdb-5.5.0",
      "cursorback-5.3.3", "rocksdb-queues-5.5.0", "dledger-5.1.4"],
-)  # fmt: skip
+)
 def test_numbers_of_other_stores(
     rmqtx: Run, reported: Callable[..., Page], corpus_store: Callable[[str], Path], name: str
 ) -> None:
@@ -227,7 +227,7 @@ def test_a_damaged_store(rmqtx: Run, reported: Callable[..., Page], common: Path
     assert "evidence is missing or damaged" in page.text
     assert f"rmqtx verify {store}" in page.text
     total = re.search(r": ([\d ]+) decoded \+ ([\d ]+) filler \+ ([\d ]+) damaged \+ ([\d ]+) unread = ([\d ]+)\.",
-                      page.text)  # fmt: skip
+                      page.text)
     assert total is not None
     *parts, whole = (int(number.replace(" ", "")) for number in total.groups())
     assert sum(parts) == whole
@@ -285,7 +285,7 @@ HOSTILE = (
     "{% include 'x' %}", "javascript:alert(1)", "[x](https://evil.example)", "![x](https://evil.example/x.png)",
     "`x` | **b** | _i_", "```\n# heading", "a\u202eb\u2066c\u200fd", "a\x1b[31m\x00\x07\u0085b",
     "\n- item\n\n<b>x</b>\n",
-)  # fmt: skip
+)
 INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 VISIBLE = (r"\u202e", r"\u2066", r"\x1b", r"\x07", r"\n")
 
@@ -298,7 +298,7 @@ def hostile_store(root: Path) -> Path:
         properties = (
             ("REAL_TOPIC", plain), ("TRAN_MSG", "true"), ("UNIQ_KEY", plain), ("PGROUP", plain), ("REAL_QID", "1"),
             ("KEYS", plain),
-        )  # fmt: skip
+        )
         half = forge.append(Message(topic=HALF_TOPIC, body=text.encode(), properties=properties))
         if len(text) % 2:
             forge.commit(half)
@@ -344,7 +344,7 @@ def check_markdown(rmqtx: Run, store: Path, file: Path) -> None:
         *(f"{name}_{side}" for name in ("heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td",
                                         "bullet_list", "list_item", "strong") for side in ("open", "close")),
         "inline", "text", "text_special", "softbreak", "fence",
-    }  # fmt: skip
+    }
     bold = [token.content for token in tokens if token.type == "inline" and "**b**" in token.content]
     assert all(r"\*\*b\*\*" in content for content in bold)
 

@@ -91,7 +91,7 @@ def test_what_spark_was_still_giving_ends_before_its_session() -> None:
 @needs_rocksdict
 @pytest.mark.parametrize("hurt", [
     Path.unlink, lambda file: (file.unlink(), file.mkdir()), lambda file: (file.unlink(), file.symlink_to(file.name)),
-])  # fmt: skip
+])
 def test_a_database_that_cannot_be_opened_has_a_next_step(
     rmqtx: Run, tmp_path: Path, hurt: Callable[[Path], object]
 ) -> None:

@@ -22,11 +22,11 @@ from tests.representatives import rest_is_slow
 
 NAMES = (
     "common-5.3.3", "common-4.9.7", "fifteen-5.3.3", "delayed-5.5.0", "killed-4.3.0", "discards-4.9.7", "common-5.5.0",
-)  # fmt: skip
+)
 _OF_EACH_KIND = 3
 _PRINTED = (
     ("pending",), ("audit",), ("decode", "half"), ("decode", "op"), ("simulate",), ("diagnose",),
-)  # fmt: skip
+)
 
 
 def ids(rmqtx: Run, name: str, *more: object) -> list[str]:

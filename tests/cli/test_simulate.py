@@ -97,7 +97,7 @@ def test_unknown_cursors_must_be_given(rmqtx: Run, tmp_path: Path) -> None:
     assert "--half-cursor N --op-cursor M" in result.err
     assert rmqtx("simulate", store, "--half-cursor", "0", "--op-cursor", "0").status in (
         exit_status.DONE, exit_status.INCOMPLETE,
-    )  # fmt: skip
+    )
 
 
 def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_act_on_a_clean_store_adds_no_halves_to_the_table(rmqtx: Run, tmp_pat
     done = rmqtx(
         "commit", before[0]["transaction_id"], "--store", store, "--broker-version", "5.5.0", "--to", changed,
         "--yes", "--reason", "the application committed it",
-    )  # fmt: skip
+    )
     assert done.status == exit_status.DONE, done.err
     result = rmqtx("simulate", changed, "--show", "transactions", "--format", "jsonl")
     assert len(rows(result.out)) == len(before) - 1

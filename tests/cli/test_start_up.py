@@ -58,7 +58,7 @@ RARELY_NEEDED = (
         ("pending STORE", RARELY_NEEDED), ("check STORE", RARELY_NEEDED), ("show ID --store STORE", RARELY_NEEDED),
         ("stores STORE", ("ssl",)), ("explain PENDING", ()), ("audit STORE", ("ssl",)),
     ],
-)  # fmt: skip
+)
 def test_a_command_loads_only_what_it_needs(
     command: str, also: tuple[str, ...], corpus_store: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ PAIRS = [
     ("common-5.5.0", "5.3.3", True), ("common-5.5.0", "4.9.7", True), ("common-5.3.3", "5.5.0", True),
     ("common-5.1.4", "4.9.7", True), ("rocksdb-5.5.0", "5.3.3", False), ("rocksdb-5.5.0", "4.9.7", False),
     ("prepared-4.2.0", "4.9.7", False), ("prepared-4.2.0", "5.3.3", False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "version", "is_same"), PAIRS)

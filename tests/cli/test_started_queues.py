@@ -52,7 +52,7 @@ def test_other_queues_bound_what_is_dispatched(root: Path) -> None:
     assert (queue.kept_end, tuple(offset for offset, _ in queue.added)) == (342, LAST_OFFSETS)
     assert [(one.code, one.commit_log_offset) for one in queue.cuts] == [
         ("start-cuts-queue", None), ("start-skips", 325103), ("start-shifts", 325714),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_removed_half_queue_begins_with_what_follows_the_other_queues(root: Path) -> None:

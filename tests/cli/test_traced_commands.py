@@ -120,7 +120,7 @@ def test_check_counts_decisions_that_were_lost(is_traced: bool, rmqtx: Run, tmp_
 @pytest.mark.parametrize("command", [
     ["check", "--textfile", "PROM"], ["audit"], ["table", "--into", "TABLE"],
     ["follow", "--until-idle", "--checkpoint", "FILE"], ["pending"],
-])  # fmt: skip
+])
 @pytest.mark.parametrize("is_named", [True, False])
 def test_traces_of_another_topic_are_read_where_it_is_named(
     command: list[str], is_named: bool, rmqtx: Run, tmp_path: Path

@@ -139,7 +139,7 @@ def test_thirty_transactions_interrupted_killed_resumed_and_applied(rmqtx: Run, 
 
     new = tmp_path / "new"
     applied = rmqtx("apply", tmp_path / "plan.json", "--store", thirty, "--to", new, *where(thirty), "--yes",
-                    "--format", "jsonl")  # fmt: skip
+                    "--format", "jsonl")
     assert applied.status == DONE, applied.err
     assert Counter(json.loads(line)["action"] for line in applied.out.splitlines()) == Counter(given.values())
     rows = rmqtx("audit", new, *where(thirty), "--format", "jsonl", "-q").out.splitlines()
@@ -218,7 +218,7 @@ def test_what_the_ledger_has_is_printed_and_contradicted_only_after_a_question(
         *WARM, "triage", str(common), "-o", str(tmp_path / "plan.json"), "--reason", "x", *VERSION,
         "--ledger", f"sqlite:///{tmp_path}/ledger.db", "--ledger-table", "orders", "--match", "keys = order_id",
         "--done", "status = PAID", "--not-done", "status = CANCELLED",
-    ], TERM="xterm", NO_COLOR="1")  # fmt: skip
+    ], TERM="xterm", NO_COLOR="1")
     given: dict[str, str] = {}
     while len(given) < 2:
         shown = talk.until(KEYS)
@@ -291,7 +291,7 @@ def test_what_was_decided_since_is_left_out(tmp_path: Path) -> None:
     one = triage(tmp_path, "T1", "T2", "T3")
     one.answer(["T1", "T2", "T3"], "commit")
     now = {"T1": situation(row(transaction_id="T1", half_copies=[place(7, 700), place(9, 900)])),
-           "T2": situation(row("ROLLED_BACK", transaction_id="T2", op_marks=[mark(7)]))}  # fmt: skip
+           "T2": situation(row("ROLLED_BACK", transaction_id="T2", op_marks=[mark(7)]))}
     draft, gone = draft_of(one.answers.values(), now)
     assert [(step.transaction_id, step.half_copy.queue_offset if step.half_copy else 0) for step in draft.steps] == [
         ("T1", 9)
@@ -350,7 +350,7 @@ def test_an_answer_of_now_is_refused_by_now_and_that_is_a_status(thirty: Path, t
     talk.until(ALL_KEYS)
     assert rmqtx(
         "rollback", "REFUND-3", "--store", thirty, "--in-place", "--undo", tmp_path / "undo", *where(thirty), "--yes"
-    ).status == DONE  # fmt: skip
+    ).status == DONE
     talk.type("c")
     assert talk.end() == SOME_REFUSED
     assert "REFUND-3: not planned: its state is not PENDING now" in talk.shown

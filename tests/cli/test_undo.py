@@ -22,7 +22,7 @@ SEGMENT = "commitlog/00000000000000000000"
 CHANGES = ChangeSet((
     WriteAt(SEGMENT, 260000, b"record"), Barrier(),
     ReplaceFile("config/consumerOffset.json", b"{}"), CreateFile("abort", 0),
-))  # fmt: skip
+))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, un
     assert looked.status == exit_status.DONE
     assert [(row["path"], row["change"], row["position_bytes"]) for row in json.loads(looked.out)] == [
         (SEGMENT, "write", 260000), ("config/consumerOffset.json", "replace", None), ("abort", "create", None)
-    ]  # fmt: skip
+    ]
     assert "3 changes would be undone" in looked.err
     assert "commit 7F \\x1b[31m" in looked.err
     assert fingerprint(store) == untouched
@@ -115,7 +115,7 @@ def test_a_moved_store_is_named(rmqtx: Run, common: Path, store: Path, undo_file
         (lambda data: b"{}", "is not an undo file"), (lambda data: data[: len(data) // 2], "is damaged or was changed"),
         (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "does not exist"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_undo_file_is_one_line(
     rmqtx: Run, undo_file: Path, spoil: Callable[[bytes], bytes] | None, why: str
 ) -> None:

@@ -114,7 +114,7 @@ def test_many_checks_are_one_line_and_hide_no_end() -> None:
     lines = drawn(model, view)
     newest = [line.split()[1:4] for line in lines[lines.index("newest changes") + 1 :]]
     assert newest[:4] == [["LOST", "T2", "shop"], ["DISCARDED", "T0", "shop"], ["COMMITTED", "T1", "shop"],
-                          ["CHECKED", "27", "transactions,"]]  # fmt: skip
+                          ["CHECKED", "27", "transactions,"]]
     assert newest[4][0] == "PENDING"
 
 
@@ -296,7 +296,7 @@ def test_plain_lines_of_a_store_that_is_settled(tmp_path: Path, rmqtx: Run) -> N
         settled = rmqtx(
             "rollback", rows[0]["transaction_id"], "--store", root, "--in-place", "--undo", tmp_path / "undo",
             "--reason", "test", "--yes", "--broker-version", "5.3.3",
-        )  # fmt: skip
+        )
         line = process.stdout.readline() if settled.status == 0 else ""
         process.terminate()
         assert process.wait(300) == 0

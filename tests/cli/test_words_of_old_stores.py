@@ -22,7 +22,7 @@ LATER = re.compile(
 )
 COMMANDS = (
     ("audit",), ("pending",), ("verify", "--full"), ("check",), ("simulate",), ("stores",), ("diagnose", "--store"),
-)  # fmt: skip
+)
 
 
 def _whole(root: Path) -> None:
@@ -73,7 +73,7 @@ def _with_torn_properties(root: Path) -> None:
 DAMAGES = (
     _whole, _zeroed, _cut, _without_a_queue, _without_the_log, _without_tables, _without_cursors,
     _with_a_file_of_another_length, _with_torn_properties,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("harm", DAMAGES)

@@ -46,7 +46,7 @@ def write(to: Failing, batches: list[pa.RecordBatch]) -> None:
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.csv", "rows.parquet", "rows.arrow"])
 def test_all_rows_in_their_order(name: str, tmp_path: Path) -> None:
     formats = {"rows.jsonl": OutputFormat.JSONL, "rows.json": OutputFormat.JSON, "rows.csv": OutputFormat.CSV,
-               "rows.parquet": OutputFormat.PARQUET, "rows.arrow": OutputFormat.ARROW}  # fmt: skip
+               "rows.parquet": OutputFormat.PARQUET, "rows.arrow": OutputFormat.ARROW}
     file = tmp_path / name
     with open_port(formats[name], file, BATCHES[0].schema, plain_view(["keys"])) as port:
         for batch in BATCHES:

@@ -123,7 +123,7 @@ def _become(
     streams: list[int], words: list[str], environment: dict[bytes, bytes], directory: bytes, mask: int,
     place: tuple[int, int],
     ignored: list[int], limits: list[tuple[int, int]],
-) -> NoReturn:  # fmt: skip
+) -> NoReturn:
     """Run a command line in this fork."""
     status = 70
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PASSED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
     signal.SIGWINCH,
-)  # fmt: skip
+)
 LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_CORE)
 
 
@@ -66,7 +66,7 @@ def main() -> NoReturn:
     asked = marshal.dumps((
         who(), [program, *words], dict(os.environb), os.getcwdb(), mask, _place(), ignored,  # noqa: PTH109
         [resource.getrlimit(one) for one in LIMITS],
-    ))  # fmt: skip
+    ))
     wire.sendmsg(
         [struct.pack("=I", len(asked))],
         [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))],

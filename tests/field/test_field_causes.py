@@ -24,7 +24,7 @@ SLAVE = "slave-deleted-topics"
 LOGS = Path(__file__).with_name(SLAVE) / "logs"
 DELETED, REFUSED, GROUPS, LOST = (
     "slave-deletes-topics", "topic-refused-by-slave", "slave-deletes-groups", "ops-lost-in-memory",
-)  # fmt: skip
+)
 
 BEHIND = "slave-behind-master"
 

@@ -103,7 +103,7 @@ def test_only_what_reached_the_broker_decides_however_clients_and_their_traces_r
         ("shared-group", False, "could_explain"), (SHARED, False, "could_explain"), (SHARED, True, "explains"),
         (UNKNOWN, False, "could_explain"), (UNKNOWN, True, "explains"), (OWN, False, None), (OWN, True, None),
     ],
-)  # fmt: skip
+)
 def test_a_group_of_several_applications(name: str, has_logs: bool, strength: str | None, tmp_path: Path) -> None:
     root = field_stores(name, tmp_path) / "store"
     found = causes(root, logs=Path(__file__).with_name(name) / "logs" if has_logs else None)
@@ -132,14 +132,14 @@ def row_of(transaction: str, topic: str, state: str, time_ms: int, checks: int =
         {"store": "s", "queue_id": 0, "queue_offset": time_ms + check, "commit_log_offset": time_ms * 10 + check,
          "store_time_ms": time_ms, "checks_count": check}
         for check in range(checks + 1)
-    ]  # fmt: skip
+    ]
     mark = {"store": "s", "queue_id": 0, "queue_offset": 0, "commit_log_offset": time_ms * 10 + 9,
-            "half_queue_offset": copies[-1]["queue_offset"], "store_time_ms": time_ms}  # fmt: skip
+            "half_queue_offset": copies[-1]["queue_offset"], "store_time_ms": time_ms}
     row: Row = dict.fromkeys(NEEDED_COLUMNS) | {
         "store": "s", "transaction_id": transaction, "topic": topic, "state": state, "flags": [], "reason_code": "x",
         "producer_group": "g", "born_time_ms": time_ms, "half_store_time_ms": time_ms, "half_copies": copies,
         "op_marks": [mark], "final_records": [], "discard_copies": [],
-    }  # fmt: skip
+    }
     return row
 
 
@@ -285,7 +285,7 @@ def test_a_decision_that_may_still_be_under_way_is_no_proof(decision: str, tmp_p
     lines = [{
         "kind": "decided", "time_ms": 50, "decision": decision, "is_check_answer": False, "store": "s",
         "commit_log_offset": 10_000, "line_number": 0, "born_host": "127.0.0.1:1",
-    }]  # fmt: skip
+    }]
     row = row_of("T", "orders", "PENDING", 40) | {"op_marks": []}
 
     class Traces:

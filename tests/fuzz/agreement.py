@@ -223,7 +223,7 @@ RULES = (
     Rule("readable", _readable), Rule("start", _of_start), Rule("both paths", _both_paths),
     Rule("scan and audit", _scan_and_audit), Rule("show", _shown), Rule("diagnose", _diagnosed),
     Rule("simulate", _simulated_status), Rule("next round", _simulated_rows), Rule("verify", _verified),
-)  # fmt: skip
+)
 
 
 

@@ -202,7 +202,7 @@ REASONS = (
     Reason("only an audit reads it", "the audit reports it, and no row of the open transactions differs",
            _of_what_only_an_audit_reads),
     Reason("replicas", "the epochs decide which replica may write; no row differs", _of_replicas),
-)  # fmt: skip
+)
 
 
 def _is_of_check(row: Row) -> bool:

@@ -53,7 +53,7 @@ OTHER_KINDS: dict[str, str] = {
 OTHERS = (
     ("statetable-3.1.4", "old log"), ("statetable-3.1.4", "state table"), ("statetable-3.1.4", "redo log"),
     ("prepared-4.2.0", "old log"), ("dledger-5.1.4", "DLedger log"), ("dledger-5.1.4", "DLedger's half queue"),
-)  # fmt: skip
+)
 LOGS = ("log", "old log", "DLedger log")
 PLACES = ("head", "middle", "tail")
 #: Processor time; a case that takes ten times as long on the clock is ended.

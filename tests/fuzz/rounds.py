@@ -69,7 +69,7 @@ OTHER_FILES = (
     "transaction/statetable/*", f"transaction/redolog/{REDO_TOPIC}/0/*", "dledger-*/data/*", "epochFileCheckpoint",
     "rocksdbstore/*", "consumequeue/*.sst", "consumequeue/*.log", "consumequeue/MANIFEST*", "config/*/*.sst",
     "config/*/MANIFEST*",
-)  # fmt: skip
+)
 
 
 class TookTooLong(Exception):

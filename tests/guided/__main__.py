@@ -54,7 +54,7 @@ def _played(target: str, options: argparse.Namespace) -> bool:
                 f"-artifact_prefix={failures}/{target}-", "-timeout=30", str(place),
             ],
             capture_output=True, text=True, errors="replace", timeout=options.seconds + _SPARE_SECONDS, check=False,
-        )  # fmt: skip
+        )
         print(f"{target}: {_summary(run.stderr)}", flush=True)
         if run.returncode:
             print(run.stdout[-3000:] + run.stderr[-2000:], file=sys.stderr)

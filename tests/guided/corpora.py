@@ -107,11 +107,11 @@ def _undo() -> Iterator[bytes]:
     head: dict[str, object] = {
         "undo_id": "0123456789abcdef", "root": "/store", "first_record": None, "about": [], "made_by": "rmqtx",
         "who": "a", "made_time_ms": 1, "receipts": [], "has_new_lock": False,
-    }  # fmt: skip
+    }
     edit = {
         "kind": "write", "path": "commitlog/0", "group": 0, "position_bytes": 0, "before_bytes": 4, "after_bytes": 4,
         "attributes": {"mode": 420, "user": 0, "group": 0, "modified_ns": 1},
-    }  # fmt: skip
+    }
     for value in (print_, head, edit):
         yield json.dumps(value).encode()
 
@@ -147,4 +147,4 @@ FIRST = {
     "record": _runs, "wire-records": _runs, "properties": _properties, "op-bodies": _op_bodies,
     "fastjson": _configuration, "frames": _frames, "credentials": _credentials, "undo": _undo, "plan": _plans,
     "broker-log": _broker_logs, "rocksdb": _rocksdb, "trace": _traces,
-}  # fmt: skip
+}

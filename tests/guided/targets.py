@@ -229,5 +229,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         record, wire_records, properties, op_bodies, fastjson, frames, credentials, undo, plan, broker_log, rocksdb,
         trace,
     )
-}  # fmt: skip
+}
 """The targets by name."""

@@ -259,7 +259,7 @@ _NEEDED = {
     "ops-lost-in-memory": "kill", "ops-lost-at-stop": "stop", "check-spoils-compressed": "compressed",
     "delay-diverts-half": "DELAY", "schedule-drops-half": "DELAY", "immunity-longer-than-checks":
     "CHECK_IMMUNITY_TIME_IN_SECONDS", "no-room-for-check": "note",
-}  # fmt: skip
+}
 #: What makes one end of a broker look like the other.
 _FAKED = frozenset({"abort", "no abort"})
 #: Families of causes of which no history has the event: roles, proxies, resumes, earlier designs, clients, broker logs.
@@ -288,7 +288,7 @@ _OWN_NEEDED = {
     "decided-twice": "decided twice", "decision-names-old-copy": "old copy decided",
     "decision-names-discard-copy": "discard copy decided", "decided-after-discard": "decided after discard",
     "op-written-late": "asked with its op message in memory", "op-waits-twice": "asked with its op message in memory",
-}  # fmt: skip
+}
 
 
 #: The causes that the COMMIT record shows, because it has the place of the record that was decided.
@@ -325,7 +325,7 @@ def _possible(truth: Truth, one: Transaction) -> dict[str, bool]:
         "cursor-went-back": "kill" in (truth.happened or ()), "cursors-unreadable": False,
         "hidden-by-another-decision": _is_named_by_another(truth, one) or _is_renumbered(truth),
         "op-names-another-slot": _is_renumbered(truth),
-    }  # fmt: skip
+    }
 
 
 def _due_causes(truth: Truth, one: Transaction) -> Iterator[tuple[str, ...]]:

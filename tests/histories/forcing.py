@@ -109,7 +109,7 @@ def _acted(
             act, row["transaction_id"], "--store", str(world.root), "--to", str(to), "--broker-conf", str(conf),
             "--broker-version", truth.version, "--reason", "history", "--yes", "--format", "json",
             *(word for name in overridden for word in ("--override", name)),
-        ])  # fmt: skip
+        ])
     done = _Acted(act, row, answer.status, _refusals(answer.err) if answer.status else ())
     if to.exists():
         _go_on(done, Fork(world.machine, to, truth.conf, truth.now_ms), truth)
@@ -156,7 +156,7 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
         wanted += sum(
             record.topic in TOPICS and record.number == one.number
             for happened in truth.rounds[:ROUNDS] for record in happened.written
-        )  # fmt: skip
+        )
         result.take("force delivers", f"{where}: tx-{one.number}", wanted, done.delivered[one.number])
         before, event = first_event(one, truth.rounds[:ROUNDS]), first_event(one, done.rounds)
         if one is ours and not done.act.endswith("resume"):
@@ -184,7 +184,7 @@ def _harm(truth: Truth, tried: _Acted) -> str:
         return "harm: contradicts its decision"
     asked = [place for happened in tried.rounds[:1] for _, place in happened.asked]
     copies = {record.commit_log_offset for happened in tried.rounds for record in happened.written
-              if record.number == ours.number} | {place for _, place in ours.copies}  # fmt: skip
+              if record.number == ours.number} | {place for _, place in ours.copies}
     if tried.act == "resume" and (decisions or ours.delivered or len(copies.intersection(asked)) > 1):
         return "harm: two copies, or a decided one"
     found = Compared()

@@ -8,14 +8,14 @@ RELEASES = ("4.3.0", "4.4.0", "4.9.7", "5.0.0", "5.3.3", "5.5.0")
 _CONF = {
     "transactionTimeOut": "6000", "transactionCheckMax": "15", "transactionCheckInterval": "30000",
     "fileReservedTime": "72",
-}  # fmt: skip
+}
 
 
 def _half(number: int, body_bytes: int = 8, **properties: str) -> Step:
     return {
         "do": "half", "number": number, "group": "orders", "topic": "TopicA", "properties": properties,
         "body_bytes": body_bytes, "has_id": True,
-    }  # fmt: skip
+    }
 
 
 def _end(number: int, decision: str) -> Step:
@@ -314,7 +314,7 @@ FOUND: dict[str, list[Step]] = {
         _end(1, "rollback"), _wait(7_000), {"do": "batch"}, {"do": "restart", "conf": None}, _half(3), _half(4),
         _wait(31_000), _CHECK, _STOP,
     ],
-}  # fmt: skip
+}
 
 
 #: What still differs: the title and the release.

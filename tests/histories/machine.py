@@ -33,7 +33,7 @@ SMALL_FILES: dict[str, str] = {
     "flushCommitLogThoroughInterval": "2000000000", "flushConsumeQueueThoroughInterval": "2000000000",
     "warmMapedFileEnable": "false", "transientStorePoolEnable": "false", "diskMaxUsedSpaceRatio": "99",
     "asyncSendEnable": "false", "timerWheelEnable": "false",
-}  # fmt: skip
+}
 
 
 class MachineFailed(Exception):
@@ -83,7 +83,7 @@ class Machine:
             f"-Dlogback.configurationFile={_NO_LOG}", f"-Drmq.logback.configurationFile={_NO_LOG}",
             "-Duser.timezone=UTC", "-Dtls.server.mode=disabled", "-Dtls.test.mode.enable=false",
             "-cp", classpath, "Machine",
-        ]  # fmt: skip
+        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=home
         )

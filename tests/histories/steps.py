@@ -41,7 +41,7 @@ ANSWERS = ("none", "none", "none", "unknown", "commit", "rollback")
 PROPERTIES: tuple[dict[str, str], ...] = (
     {}, {}, {}, {}, {"KEYS": "order-1"}, {"TAGS": "red", "KEYS": "a b"}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20"},
     {"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}, {"note": "x" * 300}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"},
-)  # fmt: skip
+)
 
 #: Seeds from here on draw further kinds of steps too; those before draw what they always drew.
 NEWER_SEEDS = 1_000_000
@@ -50,7 +50,7 @@ NEWER_PROPERTIES: tuple[dict[str, str], ...] = (
     *PROPERTIES, {"DELAY": "1"}, {"DELAY": "3", "KEYS": "order-1"}, {"TIMER_DELAY_SEC": "30"},
     {"TIMER_DELIVER_MS": "1790000600000"}, {"note": "x" * 9_000}, {"note": "x" * 33_000},
     {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20", "note": "x" * 2_000},
-)  # fmt: skip
+)
 
 
 def drawn_conf(random: Random) -> dict[str, str]:
@@ -83,7 +83,7 @@ def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[S
                     "do": "half", "number": halves, "group": random.choice(GROUPS), "topic": random.choice(TOPICS),
                     "properties": random.choice(PROPERTIES), "body_bytes": random.choice((8, 8, 60, 900)),
                     "has_id": random.random() > 0.02,
-                })  # fmt: skip
+                })
                 halves += 1
         elif draw < 0.62 and is_newer:
             steps += _newer_ends(random, halves)
@@ -91,7 +91,7 @@ def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[S
             steps.append({
                 "do": "end", "number": random.randrange(halves), "decision": random.choice(DECISIONS),
                 "named": random.choice(NAMED), "is_check": random.random() < 0.5,
-            })  # fmt: skip
+            })
         elif draw < 0.80:
             steps.append({"do": "check", "answers": [random.choice(ANSWERS) for _ in range(random.randint(1, 6))]})
         elif draw < 0.86:
@@ -103,7 +103,7 @@ def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[S
                     "do": "messages", "topic": random.choice(TOPICS), "count": random.choice((1, 2, 5)),
                     "properties": random.choice(({}, {"TRAN_MSG": "true", "PGROUP": GROUPS[0]}, {"DELAY": "1"})),
                     "is_half": random.random() < 0.4,
-                })  # fmt: skip
+                })
         elif draw < 0.91:
             steps.append({"do": "persist"})
         elif draw < 0.93:
@@ -125,7 +125,7 @@ def _newer_half(random: Random, number: int) -> Step:
         "do": "half", "number": number, "group": random.choice(GROUPS), "topic": random.choice(TOPICS),
         "properties": random.choice(NEWER_PROPERTIES), "body_bytes": random.choice((8, 8, 60, 900)),
         "has_id": random.random() > 0.1, "is_compressed": random.random() < 0.15,
-    }  # fmt: skip
+    }
 
 
 def _newer_ends(random: Random, halves: int) -> list[Step]:
@@ -133,7 +133,7 @@ def _newer_ends(random: Random, halves: int) -> list[Step]:
     end: Step = {
         "do": "end", "number": random.randrange(halves), "decision": random.choice(DECISIONS),
         "named": random.choice(NEWER_NAMED), "is_check": random.random() < 0.5,
-    }  # fmt: skip
+    }
     if random.random() < 0.7:
         return [end]
     again = {**end, "decision": random.choice(("commit", "rollback")), "named": random.choice(NEWER_NAMED)}
@@ -195,7 +195,7 @@ _SMALL: tuple[Step, ...] = (
 _SMALL_CONF = {
     "transactionTimeOut": "6000", "transactionCheckMax": "2", "transactionCheckInterval": "30000",
     "fileReservedTime": "72",
-}  # fmt: skip
+}
 _ENDS: tuple[Step, ...] = ({"do": "stop"}, {"do": "end by kill"})
 
 

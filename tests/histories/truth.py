@@ -91,5 +91,5 @@ def truth_of(value: dict[str, Any]) -> Truth:
             "written": [Written(*record) for record in one["written"]],
         })
         for one in value["rounds"]
-    ]  # fmt: skip
+    ]
     return Truth(**value | {"transactions": transactions, "rounds": rounds})

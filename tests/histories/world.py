@@ -221,7 +221,7 @@ class World:
         fields: dict[str, Value] = {
             "a": GROUPS[0], "b": topic, "c": topic, "d": 0, "e": 0, "f": 4 if step["is_half"] else 0, "g": self.now_ms,
             "h": 0, "i": properties_text({"WAIT": "true"}), "j": 0, "k": False, "l": 0, "m": True,
-        }  # fmt: skip
+        }
         count = len(self.records)
         self.machine.request("producer", Request(_SEND_BATCH, fields, body))
         self._learn()
@@ -231,7 +231,7 @@ class World:
         fields: dict[str, Value] = {
             "a": group, "b": topic, "c": topic, "d": 0, "e": 0, "f": flag, "g": self.now_ms, "h": 0,
             "i": properties_text(properties), "j": 0, "k": False, "l": 0, "m": False,
-        }  # fmt: skip
+        }
         return self.machine.request("producer", Request(RequestCode.SEND_MESSAGE_V2, fields, body))
 
     def _end(self, step: Step) -> None:
@@ -263,7 +263,7 @@ class World:
             "producerGroup": one.group, "tranStateTableOffset": queue_offset, "commitLogOffset": offset,
             "commitOrRollback": DECISION_CODES[decision], "fromTransactionCheck": is_check, "msgId": name,
             "transactionId": name,
-        }  # fmt: skip
+        }
         answer = self.machine.request("producer", Request(RequestCode.END_TRANSACTION, fields))
         if answer is not None and answer.code == 0 and decision != "unknown":
             owner = next((t for t in self.transactions.values() if (queue_offset, offset) in t.copies), one)
@@ -293,7 +293,7 @@ class World:
         held = {
             one.number: len(one.copies) for one in self.transactions.values()
             if one.copies and one.copies[-1][0] in {number for _, number in one.accepted} - written
-        }  # fmt: skip
+        }
         effects = self.machine.step("check")
         self._learn()
         for number, count in held.items():
@@ -402,7 +402,7 @@ def make_topics(machine: Machine) -> None:
         fields: dict[str, Value] = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-        }  # fmt: skip
+        }
         machine.request("producer", Request(_CREATE_TOPIC, fields))
 
 

@@ -93,7 +93,7 @@ class Workplace:
             given: list[object] = ["apply", self.top / PLAN, "--store", self.store, *where]
         elif self.act == "cursor set":
             given = ["cursor", "set", "--half", "0", "--op", "0", "--store", self.store, *where, "--override",
-                     "asked-again", "--reason", "a test"]  # fmt: skip
+                     "asked-again", "--reason", "a test"]
         else:
             given = [self.act, *self.names, "--store", self.store, *where, "--reason", "a test"]
         return [str(word) for word in (*given, *self.broker, "--yes")]

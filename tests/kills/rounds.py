@@ -61,7 +61,7 @@ def prepare(workplace: Workplace, pristine: Path, design: str) -> Case | None:
         assert ended.status == exit_status.DONE, ended.err
     assert workplace.content() == before, "undo restores the bytes"
     return Case(workplace, design, before, rows_before, rows_after, wrong_after, workplace.is_copy, seconds,
-                int(counts.read_text()))  # fmt: skip
+                int(counts.read_text()))
 
 
 def killed(case: Case, pristine: Path, moment: str, chance: random.Random) -> Left:
@@ -89,7 +89,7 @@ def _victim(call: int, part: str, counts: Path) -> list[str]:
 def _started(workplace: Workplace, program: list[str]) -> subprocess.Popen[str]:
     environment = {**os.environ, **workplace.environment}
     return subprocess.Popen([*program, *workplace.words()], env=environment, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def _kill(case: Case, moment: str, chance: random.Random) -> None:

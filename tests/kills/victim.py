@@ -16,7 +16,7 @@ from typing import Any
 CHANGING = (
     "chmod", "chown", "copy_file_range", "fchmod", "fchown", "fsync", "ftruncate", "link", "mkdir", "pwrite", "remove",
     "rename", "replace", "rmdir", "unlink", "utime",
-)  # fmt: skip
+)
 _WRITES = "pwrite"
 
 

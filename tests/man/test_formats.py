@@ -32,7 +32,7 @@ _OF_NO_FILE = {
     "dispatch-behind", "dispatch-ahead", "rocksdb-transactions", "prepared-unlisted", "prepared-unwalked", "index-off",
     "key-incomplete", "index-unproven", "ops-unreadable", "entries-unread", "copies-missing", "foreign-unsearched",
     "receipt-torn", "receipt-unreadable",
-}  # fmt: skip
+}
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -113,7 +113,7 @@ def test_each_finding_is_on_the_page_of_its_structure() -> None:
     named = {
         code for page in PAGES for line in _FINDINGS.findall(page.read_text("utf-8"))
         for code in re.findall(r"`([a-z-]+)`", line)
-    }  # fmt: skip
+    }
     wanted = set(KINDS) - _OF_NO_FILE
     assert named == wanted, "name it on the line `Findings:` of its structure's page, or in _OF_NO_FILE"
 

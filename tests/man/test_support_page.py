@@ -16,7 +16,7 @@ def test_the_releases_are_those_that_are_tested() -> None:
 
 def test_each_dependency_has_its_licence() -> None:
     listed = {name for row in PAGE.read_text("utf-8").partition("<!-- licences -->")[2].splitlines()
-              for name in re.findall(r"[\w-]+", row)}  # fmt: skip
+              for name in re.findall(r"[\w-]+", row)}
     extras = PROJECT["optional-dependencies"]
     of_users = [text for name in extras if name not in ("dev", "docs") for text in extras[name]]
     texts = [*PROJECT["dependencies"], *of_users]

@@ -25,7 +25,7 @@ def parts(page: Path) -> dict[str, object]:
     plain = _BLOCK.sub("", text)
     other = {*PAGES, *PAGES.values()}
     links = [(page.parent / name.partition("#")[0] if name[0] != "#" else page, name.partition("#")[2])
-             for name in _LINK.findall(plain) if "://" not in name]  # fmt: skip
+             for name in _LINK.findall(plain) if "://" not in name]
     english = {chinese: one for one, chinese in PAGES.items()}
     targets = Counter((english.get(one.resolve(), one.resolve()), anchor) for one, anchor in links)
     for one in other:  # the line with the other language

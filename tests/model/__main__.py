@@ -69,9 +69,9 @@ def main() -> int:
                 found[name] = world, reached(world)
                 alone, files, count = chosen(*found[name], options.stores, options.files, options.seed)
                 tasks = [pool.submit(judged, world, alone[first : first + _TOGETHER], from_files=False)
-                         for first in range(0, len(alone), _TOGETHER)]  # fmt: skip
+                         for first in range(0, len(alone), _TOGETHER)]
                 tasks += [pool.submit(judged, world, files[first : first + 20], from_files=True)
-                          for first in range(0, len(files), 20)]  # fmt: skip
+                          for first in range(0, len(files), 20)]
                 total = Judged()
                 for task in tasks:
                     total.add(task.result())
@@ -81,7 +81,7 @@ def main() -> int:
                     f"{len(files)} from files, {total.answers.total()} answers, undecided "
                     f"{dict(sorted(total.undecided.items()))}, {len(total.violations)} violations; "
                     f"{time.monotonic() - begin:.0f} s", flush=True,
-                )  # fmt: skip
+                )
                 _print(total.violations)
             if options.histories:
                 both = played(version, found, options.histories, options.seed)
@@ -90,7 +90,7 @@ def main() -> int:
                     f"{version}: {both.histories} histories, {both.steps} steps on its classes, "
                     f"{len(both.differences)} differ; {both.audits.answers.total()} answers, "
                     f"{len(both.audits.violations)} violations", flush=True,
-                )  # fmt: skip
+                )
                 _print([*both.differences, *both.audits.violations])
     return int(is_bad)
 

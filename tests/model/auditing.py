@@ -40,7 +40,7 @@ def judged(world: World, disks: Sequence[Disk], *, from_files: bool) -> Judged:
         found = (
             [judged_store(root, disk, world.release, world.settings) for disk in disks] if from_files
             else judged_together(root, disks, world.release, world.settings)
-        )  # fmt: skip
+        )
     for disk, rows in zip(disks, found, strict=True):
         known = len(result.violations)
         compare(result, disk, world.release, world.settings, rows)
@@ -58,4 +58,4 @@ def chosen(world: World, found: Reached, most: int, files: int, seed: int) -> tu
     whole = list(dict.fromkeys(without_queues(disk) for disk in stores if is_whole(disk)))
     return (
         random.sample(whole, min(most, len(whole))), random.sample(stores, min(files, len(stores))), len(stores)
-    )  # fmt: skip
+    )

@@ -36,7 +36,7 @@ from tests.model.rules import Disk, Half, Op, Release, Settings
 _COLUMNS = (
     "transaction_id", "state", "advice", "reason_code", "checks_count", "half_copies", "op_marks", "final_records",
     "discard_copies", "next_event", "answer_effect", "deliveries_count",
-)  # fmt: skip
+)
 
 
 def judged_together(root: Path, disks: Sequence[Disk], release: Release, settings: Settings) -> list[dict[str, Row]]:
@@ -51,7 +51,7 @@ def judged_together(root: Path, disks: Sequence[Disk], release: Release, setting
     found = witnesses_of(block, "")
     found |= {"marks": marks_of(found["ops"])} if "ops" in found else {}
     parts = {name: [_named(found[name], begins)] if name in found else [] for name in
-             ("halves", "marks", "finals", "discards")}  # fmt: skip
+             ("halves", "marks", "finals", "discards")}
     assert known.version_low is not None
     rules = check_rules(known.version_low)
     is_half, is_op = block.topic_is(HALF_TOPIC), block.topic_is(OP_TOPIC)
@@ -65,7 +65,7 @@ def judged_together(root: Path, disks: Sequence[Disk], release: Release, setting
             _future(disk, known, halves, half_rows[number : number + 2], ops.ops[slice(*op_rows[number : number + 2])]),
         )
         for number, disk in enumerate(disks)
-    }  # fmt: skip
+    }
     rows: list[dict[str, Row]] = [{} for _ in disks]
     for row in judge(Witnesses.of(**parts), views, _COLUMNS).to_pylist():
         name = row["transaction_id"]
@@ -132,7 +132,7 @@ def _alone(halves: StoredHalves, begin: int) -> StoredHalves:
     rows = halves.rows
     numbers = {name: values[rows] for name, values in halves.numbers.items()}
     return StoredHalves(begin, np.arange(len(rows)), numbers, halves.words.take(pa.array(rows)), 0,
-                        np.zeros(len(rows), np.bool_))  # fmt: skip
+                        np.zeros(len(rows), np.bool_))
 
 
 def _view(number: int, disk: Disk, settings: BrokerSettings, future: Prediction) -> StoreView:
@@ -144,4 +144,4 @@ def _view(number: int, disk: Disk, settings: BrokerSettings, future: Prediction)
         log_begin_offset=0, reference_time_ms=end_ms, now_ms=time_ms(disk.now) + READ_AFTER_MS,
         checks_seen_max=max((one.checks or 0 for one in disk.log if isinstance(one, Half)), default=0),
         is_interrupted=disk.is_killed, killed_time_ms=end_ms if disk.is_killed else None, future=future,
-    )  # fmt: skip
+    )

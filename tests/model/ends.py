@@ -49,7 +49,7 @@ def truths(disk: Disk, release: Release, settings: Settings) -> dict[int, Truth]
             event=event, is_asked=tx in asked, copies=len(copies), deliveries=commits, ops=marks,
             discards=len(discards),
             checks=max([one.checks or 0 for _, one in copies] + [one.checks for _, one in discards]),
-        )  # fmt: skip
+        )
     return found
 
 
@@ -84,7 +84,7 @@ def _future(disk: Disk, release: Release, settings: Settings) -> tuple[dict[int,
         for word, places in (
             ("put_back", happened.put_back), ("discarded", happened.discarded), ("expired", happened.expired),
             ("asked", happened.asked),
-        ):  # fmt: skip
+        ):
             turn |= {_tx(state, place): word for place in places}
         asked |= {_tx(state, place) for place in happened.asked}
         events = turn | events

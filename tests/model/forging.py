@@ -40,7 +40,7 @@ def conf(settings: Settings) -> dict[str, str]:
     return {
         "transactionTimeOut": "6000", "transactionCheckMax": str(settings.check_max),
         "transactionCheckInterval": "30000", "fileReservedTime": "72",
-    }  # fmt: skip
+    }
 
 
 def messages(
@@ -54,7 +54,7 @@ def messages(
             yield Message(
                 topic=OP_TOPIC, body=text.encode(), properties=(("WAIT", "true"), ("TAGS", "d")),
                 born_time_ms=time_ms(record.when),
-            )  # fmt: skip
+            )
         elif isinstance(record, Half):
             yield _half(HALF_TOPIC, log, record.tx, settings, (record.checks, record.prepared), stem)
         elif isinstance(record, Commit):
@@ -64,7 +64,7 @@ def messages(
             yield Message(
                 topic=TOPIC, queue_id=QUEUE, body=half.body, properties=half.properties, sys_flag=COMMIT,
                 prepared_transaction_offset=places[record.named], born_time_ms=half.born_time_ms,
-            )  # fmt: skip
+            )
         else:
             yield _half(DISCARD_TOPIC, log, record.tx, settings, (record.checks, None), stem)
 
@@ -74,7 +74,7 @@ def _half(
 ) -> Message:
     """A half message or a copy of it. Shape: `counts`: its checks, and the number that a put-back for immunity adds."""
     words = [("WAIT", "true"), ("TRAN_MSG", "true"), ("PGROUP", GROUP), ("UNIQ_KEY", name_of(tx, stem)),
-             ("REAL_TOPIC", TOPIC), ("REAL_QID", str(QUEUE))]  # fmt: skip
+             ("REAL_TOPIC", TOPIC), ("REAL_QID", str(QUEUE))]
     immune = settings.immune_rounds[tx]
     words += [("CHECK_IMMUNITY_TIME_IN_SECONDS", str(immunity_seconds(immune)))] if immune is not None else []
     for name, value in zip(("TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"), counts, strict=True):

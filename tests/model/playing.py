@@ -106,7 +106,7 @@ class Player:
             world.play({
                 "do": "half", "number": state.sent, "group": GROUPS[0], "topic": TOPICS[0], "properties": properties,
                 "body_bytes": 8, "has_id": True,
-            })  # fmt: skip
+            })
             self.state = rules.sent(state)
         elif step.do in ("commit", "rollback"):
             self._set_clock()
@@ -156,7 +156,7 @@ class Player:
             if wanted != found or self._cursors() != tuple(one or 0 for one in after.cursors):
                 continue
             halves = [(one.number, records[place].commit_log_offset) for place, one in enumerate(after.log)
-                      if isinstance(one, Half) and place in happened.asked]  # fmt: skip
+                      if isinstance(one, Half) and place in happened.asked]
             if sorted(halves) == asked:
                 self.state = after
                 return
@@ -207,7 +207,7 @@ class Player:
             else ("commit", one.tx, one.named) if isinstance(one, rules.Commit)
             else ("discard", one.tx, one.checks)
             for one in state.log
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _seen(records: Sequence[Record]) -> Seen:

@@ -229,11 +229,11 @@ class _Round:
         state = self.state._replace(
             log=tuple(self.log), known=known, dropped=self.state.dropped | frozenset(self.discarded),
             cursors=(before if half_cursor == self.begin else half_cursor, self.op_cursor),
-        )  # fmt: skip
+        )
         own = len(self.asked) + len(self.put_back)
         return state, Happened(
             tuple(self.asked), tuple(self.put_back), tuple(self.discarded), tuple(self.expired), own
-        )  # fmt: skip
+        )
 
     def _read_ops(self) -> None:
         """Read all op messages from the cursor on: there are never more than 32."""
@@ -352,4 +352,4 @@ def started(disk: Disk, before: State | None = None) -> State:
     return before._replace(
         log=disk.log, cursors=cursors, stored=cursors, batch=(), known=known, dropped=disk.dropped,
         kept=len(disk.log), now=disk.now,
-    )  # fmt: skip
+    )

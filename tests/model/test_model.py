@@ -35,7 +35,7 @@ def test_every_kind_of_end_is_in_the_small_world() -> None:
     hows = {end.how for end in ends(world, reached(world)).values()}
     assert {
         "stop", "stop, cursors lost", "kill, 0 lost, no new slots", "kill, 1 lost", "kill, 1 lost, old cursors"
-    } <= hows  # fmt: skip
+    } <= hows
 
 
 def test_a_decided_transaction_of_which_a_start_reads_a_copy_again_is_to_be_closed() -> None:
@@ -52,7 +52,7 @@ def test_no_producer_is_asked_after_a_power_loss_took_the_only_op_message_and_it
 ) -> None:
     """The start counts the first slot of the file, and each round ends there (played on these releases)."""
     release = Release(version, has_batches=version >= "5.1", is_done_at_once=True, writes_discards=True,
-                      end_is_illegal=version < "4.6", overflow_to_begin=version < "4.9.4")  # fmt: skip
+                      end_is_illegal=version < "4.6", overflow_to_begin=version < "4.9.4")
     lost = (Op(((0, 0),), 0),)
     disk = Disk((Half(0, 0, None, None, 0), Half(1, 1, None, None, 0)), lost, (2, 0), (0, 0), frozenset(), 0, True)
     rows = judged_store(tmp_path / "store", disk, release, Settings()).values()

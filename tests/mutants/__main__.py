@@ -51,7 +51,7 @@ def test_files(root: Path, places: list[str]) -> list[str]:
         return sorted({
             path.relative_to(root).as_posix() for place in places
             for path in ([root / place] if place.endswith(".py") else (root / place).rglob("test_*.py"))
-        })  # fmt: skip
+        })
     every = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
     return sorted(path.as_posix() for path in every if len(path.parts) > 2 and path.parts[1] not in _LEFT_OUT)
 
@@ -68,7 +68,7 @@ class Run:
         environment = {
             **os.environ, "PYTHONPATH": os.pathsep.join([str(self.tree), os.environ.get("PYTHONPATH", "")]),
             "PYTHONDONTWRITEBYTECODE": "1", "XDG_STATE_HOME": str(self.cache / "state"),
-        }  # fmt: skip
+        }
         command = [sys.executable, "-m", f"tests.mutants.{module}", "--root", str(self.tree), *arguments]
         with (self.cache / f"{module}.log").open("ab") as log:
             return subprocess.call(command, cwd=self.tree, stdout=log, stderr=log, env=environment)
@@ -109,7 +109,7 @@ class Run:
                 "file": mutant.file, "line": one.first_line, "function": one.function, "operator": one.operator,
                 "mutation": one.change, "nth": one.nth, "tests": len(tests), "left_out": len(every) - len(tests),
                 "outcome": None if tests else NOT_COVERED, "by": "", "seconds": 0.0,
-            })  # fmt: skip
+            })
             if tests:
                 text = (self.tree / mutant.file).read_text(encoding="utf-8")
                 jobs.append(Job(number, mutant.file, one.function, one.applied(text), tests, cpu, wall, more))

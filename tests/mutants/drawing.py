@@ -34,7 +34,7 @@ def product_files(root: Path, below: str | None = None) -> list[str]:
     files = [
         path for place in places
         for path in ([root / place] if place.endswith(".py") else sorted((root / place).rglob("*.py")))
-    ]  # fmt: skip
+    ]
     names = [path.relative_to(root).as_posix() for path in files]
     return [name for name in names if not name.startswith(COMPILED)]
 
@@ -44,7 +44,7 @@ def drawn(root: Path, files: list[str], count: int, seed: str) -> list[Mutant]:
     every = [
         Mutant(file, mutation) for file in sorted(files)
         for mutation in mutations_of((root / file).read_text(encoding="utf-8"))
-    ]  # fmt: skip
+    ]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 

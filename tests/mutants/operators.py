@@ -12,15 +12,15 @@ _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
     ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
     ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
-}  # fmt: skip
+}
 _CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
     ast.Mod: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
+}
 _SWAPPED = {
     "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum",
     "argmin": "argmax", "argmax": "argmin",
-}  # fmt: skip
+}
 #: Calls that give their argument in another form: a mutant leaves the form as it is.
 _FORMS = ("sorted", "reversed", "set", "abs", "unique")
 #: Calls whose change alters no answer: a line for a log, a hint for a type checker.
@@ -87,7 +87,7 @@ class _Finder(ast.NodeVisitor):
                 self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset), written,
                 None if self._depth else _assigned(statement),
             )
-        )  # fmt: skip
+        )
 
     # ---- where nothing is changed: annotations, docstrings, type checking, text with expressions in it
 
@@ -287,13 +287,13 @@ def users_of(name: str, module: Path, root: Path, files: list[Path]) -> dict[Pat
             isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == module.stem
             and any(one.name == name for one in node.names)
             for node in ast.walk(tree)
-        ):  # fmt: skip
+        ):
             continue
         lines = [
             node.lineno for node in ast.walk(tree)
             if (isinstance(node, ast.Name) and node.id == name)
             or (isinstance(node, ast.Attribute) and node.attr == name)
-        ]  # fmt: skip
+        ]
         if lines:
             found[file] = sorted(set(lines))
     return found

@@ -41,13 +41,13 @@ def merged(
     survivors = [
         {name: row[name] for name in ("outcome", "file", "line", "function", "mutation", "nth", "tests", "left_out")}
         for row in left
-    ]  # fmt: skip
+    ]
     one = {
         "commit": commit_of(root), "date": time.strftime("%Y-%m-%d", time.gmtime()), "seed": str(seed),
         "mutants": len(rows), "killed": killed, "timed_out": counts["timed out"], "equivalent": counts["equivalent"],
         "not_covered": counts["not covered"], "survived": counts["survived"], "survivors": survivors,
         "killed_later": 0, "recorded": recorded,
-    }  # fmt: skip
+    }
     if last is None:
         return one
     kinds = {name: last[name] + one[name] for name in ("killed", "timed_out", "equivalent")}
@@ -57,7 +57,7 @@ def merged(
     return one | kinds | {
         "seed": last["seed"], "mutants": last["mutants"] - len(gone), "killed_later": last["killed_later"] + killed,
         "not_covered": outcomes["not covered"], "survived": outcomes["survived"],
-    }  # fmt: skip
+    }
 
 
 def _place(row: Row) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ def played(root: Path, tests: str, *more: str) -> subprocess.CompletedProcess[st
     for name, text in {
         "readers/rules.py": RULES, "readers/__init__.py": "", "tests/toy/test_rules.py": tests,
         ".gitignore": ".cache/\n", "pyproject.toml": "[tool.pytest.ini_options]\n", "tests/equivalent.toml": EQUIVALENT,
-    }.items():  # fmt: skip
+    }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
     (root / "toy").symlink_to("readers")  # a package under two names, as those of rmqtx
@@ -113,7 +113,7 @@ def test_survivors_that_are_played_again_keep_the_figures_of_their_draw() -> Non
         return {
             "file": "a.py", "line": number, "function": "f", "mutation": f"{number}", "nth": 0, "tests": 1,
             "left_out": 0, "outcome": outcome,
-        }  # fmt: skip
+        }
 
     drawn = [row(1, "killed"), row(2, "survived"), row(3, "not covered"), row(4, "survived"), row(5, "timed out")]
     first = merged(ROOT, drawn, 7, "1 of 1", None)
@@ -129,7 +129,7 @@ def test_a_survivor_whose_code_is_gone_is_no_mutant_of_the_draw_any_longer() -> 
     old = {
         "file": "a.py", "line": 1, "function": "f", "mutation": "1 → 2", "nth": 0, "tests": 1, "left_out": 0,
         "outcome": "survived",
-    }  # fmt: skip
+    }
     first = merged(ROOT, [old, {**old, "nth": 1}], 7, "1 of 1", None)
     again = merged(ROOT, [], 8, "1 of 1", first, {("a.py", "f", "1 → 2", 0)})
     assert (again["mutants"], again["survived"]) == (1, 1)

@@ -188,7 +188,7 @@ def _measured(root: Path, database: Path, files: list[str], marks: str, scratch:
     measured = coverage.Coverage(
         data_file=str(scratch / "data"), config_file=False, include=[f"{root}/*"], omit=[f"{root}/tests/*"],
         messages=False,
-    )  # fmt: skip
+    )
     plugin = Touched(root, measured)
     measured.start()
     plugin.watch_caches()
@@ -236,7 +236,7 @@ def write(
             values = (
                 file, digest(root / file), marks, json.dumps(list(own_tests)),
                 json.dumps([round(cpu, 3) for cpu, _ in times]), json.dumps([round(wall, 3) for _, wall in times]),
-            )  # fmt: skip
+            )
             connection.execute("INSERT OR REPLACE INTO tests VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
@@ -290,7 +290,7 @@ class Database:
         return [
             (file, then, json.loads(functions), json.loads(masks)) for file, then, functions, masks in rows
             if file in self._tests
-        ]  # fmt: skip
+        ]
 
     def tests_of(self, source: str, lines: range, function: str | None) -> set[str]:
         """The tests that run any of these lines. If the file has changed since, those that run the function, and if

@@ -125,7 +125,7 @@ class Player:
     def __init__(
         self, root: Path, jobs: list[Job], note: Callable[[Outcome], None], ready: Callable[[], None],
         until: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.root, self.jobs, self.note, self.ready, self.until = root, jobs, note, ready, until
         self.failed = ""
 
@@ -201,7 +201,7 @@ class Player:
                 command, cwd=self.root, stdout=log, stderr=log, start_new_session=True,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5)),
                 env={**os.environ, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
-            )  # fmt: skip
+            )
             status = _awaited(child.pid, job)
             child.returncode = status or 0
         lines = (scratch / "log").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -17,7 +17,7 @@ _FIELD_NAMES = {
     "log_offset": "log offset", "offset_id": "message id", "unique_key": "transaction id", "group": "group",
     "address": "client address", "topic": "topic",
     "queue_offset": "queue offset", "decision": "decision", "epoch_ms": "time in epoch milliseconds",
-}  # fmt: skip
+}
 
 
 def filled(name: str, text: str) -> str:
@@ -66,7 +66,7 @@ def _log_lines() -> list[str]:
         *map(_log_line, KINDS), "", "Causes that these lines decide:", "",
         *(f"- [`{word}`](causes.md#{word}): {cause.title}" for word, cause in CAUSES.items()
           if BROKER_LOG in cause.shows_in),
-    ]  # fmt: skip
+    ]
 
 
 def _log_line(kind: LineKind) -> str:

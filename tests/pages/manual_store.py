@@ -51,7 +51,7 @@ def _lines() -> Iterator[str]:
     yield from _word_lists((
         ("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES),
         ("OUTCOMES OF ACTS", RECEIPT_OUTCOMES), ("STANDINGS OF RECEIPTS", STANDINGS),
-    ))  # fmt: skip
+    ))
     yield from heading("TABLES")
     yield from paragraph(_CONVENTIONS)
     for name, schema in {**ALL_TABLES, **RESULT_TABLES}.items():

@@ -13,7 +13,7 @@ from rmqtx.readers.model.columns import SLACK_BYTES, coded, strings, views
 texts = pytest.importorskip("rmqtx.readers.log.accelerator.texts", reason="numba (extra `fast`) is not installed")
 
 WORDS = ["", "a", "b", "orders", "orderz", "Xrders", "12345678", "1234567", "123456789", "\x02" * 9, "twelve bytes",
-         "thirteen byte", "a text of more than sixteen bytes", "a text of more than sixteen bytez", "ключ"]  # fmt: skip
+         "thirteen byte", "a text of more than sixteen bytes", "a text of more than sixteen bytez", "ключ"]
 
 
 LONG = "the last text, which ends where the buffer ends"

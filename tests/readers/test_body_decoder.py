@@ -52,7 +52,7 @@ def test_large_bodies_do_not_block() -> None:
         ("import sys\nfor line in sys.stdin: print('a')\nsys.exit(4)", ["a"] * 3, "it ended with status 4"),
         ("import sys, time\nfor line in sys.stdin: print('a')\ntime.sleep(60)", ["a"] * 3, "did not end within"),
     ],
-)  # fmt: skip
+)
 def test_a_failure_is_a_note_and_loses_no_body(text: str, wanted: list[str | None] | None, why: str) -> None:
     with BodyDecoder(filter_of(text), seconds_max=3 if "sleep" in text else 20) as decoder:
         found = decoder.decoded([b"1", b"2", b"3"])

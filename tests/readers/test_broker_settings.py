@@ -173,7 +173,7 @@ def test_properties_are_read_as_java_reads_them(tmp_path: Path) -> None:
         "plain": "1", "spaced": "two words ", "colon": "3", "blank": "4", "long": "ab\\", "next": "c",
         "esc=aped key": "é\tq", "empty": "", "alone": "", "listenPort": "1",
         "last": "x",
-    }  # fmt: skip
+    }
 
 
 def test_what_mqadmin_prints_is_read(tmp_path: Path) -> None:

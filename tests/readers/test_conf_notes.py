@@ -46,7 +46,7 @@ def notes(*lines: str, version: str = "5.3.3", tmp_path: Path) -> list[str]:
         ("enableLmq=true ", "brokers take 'true ' as false: in force is enableLmq false"),
         ("listenPort=10911;", "brokers cannot parse '10911;': in force is the default of listenPort"),
     ],
-)  # fmt: skip
+)
 def test_one_note_with_the_value_in_force(line: str, note: str, tmp_path: Path) -> None:
     assert notes(line, tmp_path=tmp_path) == [note]
 
@@ -55,7 +55,7 @@ def test_one_note_with_the_value_in_force(line: str, note: str, tmp_path: Path) 
     "line",
     ["transactionTimeOut=29000", "transactionTimeOut = 29000", "transactionTimeOut:29000", "transactionTimeOut=+29000",
      "brokerName=broker a", "enableLmq=TRUE", "brokerRole=SLAVE", "rmqAddressServerDomain=jmenv.example", "# any=1"],
-)  # fmt: skip
+)
 def test_what_brokers_take_has_no_note(line: str, tmp_path: Path) -> None:
     assert notes(line, tmp_path=tmp_path) == []
 

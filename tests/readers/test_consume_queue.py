@@ -309,7 +309,7 @@ def test_damage_of_any_kind_is_counted_and_never_raises(tmp_path: Path, seed: in
     name = chance.choice(["cqext-4.9.7", "batchcq-5.3.3", "common-5.3.3"])
     root = copy_of(name, tmp_path)
     files = sorted(path for kind in ("consumequeue", "consumequeue_ext", "batchconsumequeue")
-                   for path in (root / kind).rglob("*") if path.is_file())  # fmt: skip
+                   for path in (root / kind).rglob("*") if path.is_file())
     for file in files:
         data = bytearray(file.read_bytes())
         for _ in range(chance.randrange(30)):

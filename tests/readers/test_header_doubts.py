@@ -30,7 +30,7 @@ def records_of(root: Path, kind: int) -> list[Row]:
         if record["sys_flag"] & TRANSACTION_MASK == kind and dict(record["properties"] or []).get("PGROUP")
         and (kind == PREPARED or record["prepared_transaction_offset"])  # to name the first record is to name none
         and "REAL_TOPIC" not in dict(record["properties"]) and "CLUSTER" not in dict(record["properties"])
-    ]  # fmt: skip
+    ]
     return records[:: max(1, len(records) // _RECORDS_MAX)]
 
 

@@ -48,7 +48,7 @@ def forged(entries: Wanted, slots_count: int, room: int, times_s: int = 0) -> by
     header = HEADER.pack(
         begin_time_ms=1_000_000, end_time_ms=2_000_000, begin_offset=entries[0][1], end_offset=entries[-1][1],
         used_slots_count=sum(map(bool, heads)), next_entry_number=len(entries) + 1,
-    )  # fmt: skip
+    )
     table = b"".join(head.to_bytes(4, "big") for head in heads)
     rest = bytes(ENTRY.size_bytes * (room - len(entries) - 1))
     return bytearray(header + table + bytes(ENTRY.size_bytes) + data + rest)

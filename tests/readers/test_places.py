@@ -33,7 +33,7 @@ from rmqtx.readers.storage.places import identity_of, is_uri, joined, name_of, n
         ("file:///a%20b/c%2Fd", "/a b/c/d"),
         ("file:///a?b", "/a?b"),
     ],
-)  # fmt: skip
+)
 def test_a_place_is_one_text(given: str, place: str) -> None:
     assert normalised(given) == place
     assert normalised(place) == place
@@ -99,7 +99,7 @@ def test_what_is_no_uri_is_said_to_be_none(place: str) -> None:
         "s3://K:hidden@b/x", "s3://hidden@b", "gs://b/x?private_key=hidden", "S3A://a:hidden@b/x",
         "s3://b/x?endpoint_override=http://u:hidden@h",
     ],
-)  # fmt: skip
+)
 def test_credentials_are_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(BadRequest) as caught:
         expand([place])

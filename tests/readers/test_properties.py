@@ -106,7 +106,7 @@ def test_long_values_and_many_records() -> None:
         (b"A\x01x\x02B\x01y\x02", False), (b"A\x01x", False), (b"A\x01x\x02\x02B\x01y", False), (b"A\x01\x02", True),
         (b"A\x01", True), (b"\x01x\x02", True), (b"A\x02", True), (b"A\x01x\x01y\x02", True), (b"", False),
     ],
-)  # fmt: skip
+)
 def test_a_piece_without_a_name_or_a_value_is_malformed_alone_and_among_others(area: bytes, is_malformed: bool) -> None:
     """Else `verify` reports no damage where a byte of the properties was lost."""
     assert gathered([area]).malformed().tolist() == [is_malformed]

@@ -37,7 +37,7 @@ def test_fields_and_parts_are_those_of_a_block(born_host: bytes, store_host: byt
     draft = RecordDraft(
         topic=topic, queue_id=3, body=b"body", properties=b"A\x01B\x02", born_time_ms=5, born_host=born_host,
         store_host=store_host, flag=7, sys_flag=4, reconsume_times=-2, prepared_transaction_offset=9,
-    )  # fmt: skip
+    )
     record = draft.record(RULES, queue_offset=11, commit_log_offset=1 << 40, store_time_ms=-13)
     block = block_of_one(record, 1 << 40, "", 0)
     assert block is not None
@@ -81,7 +81,7 @@ def test_hosts_of_both_kinds_are_read_each_by_its_own_flag() -> None:
         assert [one.to_pylist() for one in (block.born_hosts(), block.store_hosts())] == [
             [f"[{born}]:40000" if ":" in born else f"{born}:40000"],
             [f"[{store}]:10911" if ":" in store else f"{store}:10911"],
-        ]  # fmt: skip
+        ]
 
 
 def test_a_flag_is_damaged_if_no_broker_sets_it_or_no_compression_has_its_number() -> None:

@@ -73,7 +73,7 @@ def test_nothing_but_the_table_compares_a_version_with_a_literal() -> None:
         "if version >= (5, 1, 0): pass", "ok = (4, 5) <= self.version < (5, 0)", 'a = settings.version_high == "5.0.0"',
         "_SINCE: Version = (4, 5, 2)", "yield 5, 4, 0",
     ],
-)  # fmt: skip
+)
 def test_what_compares_a_version_with_a_literal_is_found(source: str) -> None:
     assert compared(source) == [1]
 
@@ -83,7 +83,7 @@ def test_every_change_is_asked_for() -> None:
     named = {
         name for path in _modules() if path != _TABLE
         for name in re.findall(r"\b[A-Z][A-Z0-9_]+\b", path.read_text(encoding="utf-8"))
-    }  # fmt: skip
+    }
     assert {name for name, value in vars(releases).items() if isinstance(value, Change)} - named == set()
 
 

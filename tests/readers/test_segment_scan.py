@@ -78,7 +78,7 @@ def columns_of(block: Block) -> dict[str, list[object]]:
         "bodies": block.bodies().to_pylist(), "ids": block.properties.text("UNIQ_KEY").to_pylist(),
         "tags": strings(block.properties.value("TAGS")).to_pylist(), "maps": block.properties.maps().to_pylist(),
         "types": [block.header(name).dtype.str for name in HEADERS],
-    }  # fmt: skip
+    }
 
 
 def test_columns_of_a_window_are_those_of_its_bytes(tmp_path: Path) -> None:

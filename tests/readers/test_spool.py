@@ -80,4 +80,4 @@ def test_constant_columns_come_back(tmp_path: Path) -> None:
         for row in table.to_pylist():
             assert row == {
                 "store": "two" if row["n"] in (5, 6) else "one", "n": row["n"], "none": None, "flag": row["n"] < 3,
-            }  # fmt: skip
+            }

@@ -97,7 +97,7 @@ def test_slots_and_entries_of_a_real_store_are_those_of_its_records(name: str) -
     wanted = [
         (row[0], row[1], "PREPARED" if row[4] == PREPARED else "END", row[0] if row[4] == PREPARED else row[5])
         for row in records.values.T.tolist() if row[0] <= last
-    ]  # fmt: skip
+    ]
     columns = ("commit_log_offset", "record_length_bytes", "kind", "half_commit_log_offset")
     found = [tuple(entry[column] for column in columns) for entry in entries]
     assert found == wanted
@@ -142,7 +142,7 @@ def test_what_is_asked_in_vain_and_what_is_never_asked_is_what_clients_saw(name:
     asked_though_decided = {
         row["half_commit_log_offset"] for row in corpus.expected(name)
         if row["state"] != "PENDING" and row["asked_after_restart"]
-    }  # fmt: skip
+    }
     assert offsets_of(rows, "table-slot-stale") == asked_though_decided
     assert {row["code"] for row in rows} <= {"table-unanswerable", "table-slot-missing", "table-slot-stale"}
 

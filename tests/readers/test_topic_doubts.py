@@ -33,7 +33,7 @@ CASES = [
     ("rocksdb-queues-killed-5.5.0", DISCARD_TOPIC), ("rocksdb-queues-killed-5.5.0", OP_TOPIC),
     ("rocksdb-queues-killed-5.5.0", HALF_TOPIC), ("delayed-4.3.0", SCHEDULE_TOPIC), ("delayed-4.3.0", HALF_TOPIC),
     ("rocksdb-killed-5.5.0", ROCKSDB_HALF_TOPIC), ("rocksdb-killed-5.5.0", ROCKSDB_OP_TOPIC),
-]  # fmt: skip
+]
 _RECORDS_MAX = 3
 
 
@@ -43,7 +43,7 @@ def records_of(root: Path, topic: str) -> list[Row]:
         record for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
         if record["topic"] == topic
         and (topic != SCHEDULE_TOPIC or dict(record["properties"])["REAL_TOPIC"] == HALF_TOPIC)
-    ]  # fmt: skip
+    ]
     return records[:: max(1, len(records) // _RECORDS_MAX)]
 
 

@@ -26,7 +26,7 @@ SENT = ("Pub", "17", "DefaultRegion", "g", "orders", "ID1", "null", "k1 k2", "10
 DECIDED = (
     "EndTransaction", "18", "DefaultRegion", "g", "orders", "ID1", "t", "null", "10.0.0.1:10911", "2", "ID1",
     "COMMIT_MESSAGE", "false",
-)  # fmt: skip
+)
 
 
 def body(*lines: tuple[str, ...]) -> str:
@@ -103,7 +103,7 @@ def test_lines_about_something_else_are_left_out(line: tuple[str, ...]) -> None:
         (*DECIDED[:12], "maybe"), (*SENT[:9], str(2**31), *SENT[10:]),
         ("Pub", str(2**62), *SENT[2:]), (DECIDED[0], "9" * 40, *DECIDED[2:]), (DECIDED[0], "-1", *DECIDED[2:]),
     ],
-)  # fmt: skip
+)
 def test_lines_that_cannot_be_read_are_counted_and_hide_no_other(line: tuple[str, ...]) -> None:
     found, unreadable = trace_lines(body(SENT, line, DECIDED))
     assert ([one.number for one in found], unreadable) == ([0, 2], [1])

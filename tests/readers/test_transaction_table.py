@@ -60,7 +60,7 @@ def as_parquet(rows: Rows, directory: Path) -> TableAddress:
     table = pa.table({
         "offset": pa.array([Decimal(one) for one, _ in rows], pa.decimal128(20, 0)),
         "producerGroup": [group for _, group in rows],
-    })  # fmt: skip
+    })
     pq.write_table(table, directory / "t.parquet")
     return TableAddress(str(directory / "t.parquet"))
 
@@ -93,7 +93,7 @@ def test_the_rows_are_the_same_however_they_are_kept(way: Callable[[Rows, Path],
     assert entries.to_pylist()[0] == {
         "store": "here", "half_commit_log_offset": rows[0][0], "kind": "database", "key": str(rows[0][0]),
         "value": rows[0][1], "position_bytes": None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if not name.startswith("upgraded")])
@@ -117,7 +117,7 @@ def test_each_way_of_being_wrong_is_told() -> None:
     assert told == {
         *(("table-row-stale", offset) for offset in stale), ("table-row-group", other),
         ("table-row-missing", missing), ("table-row-unknown", missing + 1), ("table-row-unknown", 10**9),
-    }  # fmt: skip
+    }
     assert len(stale) == 2
     words = {row["commit_log_offset"]: row["actual"] for row in found}
     for state, record in (("COMMITTED", "COMMIT"), ("ROLLED_BACK", "ROLLBACK")):
@@ -170,11 +170,11 @@ def strange_columns(kind: str) -> pa.Table:
     offsets: dict[str, list[Any]] = {
         "floats": [0.0, 123456789012.0, None], "bytes": [b"0", b"123456789012", b"\xff"],
         "lists": [[0], [1], None], "times": [0, 1, None],
-    }  # fmt: skip
+    }
     types = {"times": pa.timestamp("ns"), "lists": pa.list_(pa.int64())}
     return pa.table({
         "offset": pa.array(offsets[kind], types.get(kind)), "producerGroup": pa.array([b"shop", b"\xff", None]),
-    })  # fmt: skip
+    })
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class StoreBroker:
             "brokerName": self.name, "brokerClusterName": "c", "brokerId": 0,
             "transRocksDBEnable": "true" if self.store.has("consumequeue", ROCKSDB_HALF_TOPIC) else "false",
             **self.more_conf,
-        }  # fmt: skip
+        }
         return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
 
     def _update(self, request: Frame) -> Frame:
@@ -91,7 +91,7 @@ class StoreBroker:
             "brokerVersionDesc": "V" + self.version.replace(".", "_"), "bootTimestamp": str(self.booted_ms),
             "commitLogMinOffset": str(self.store.log_begin_offset), "dispatchBehindBytes": str(self.behind_bytes),
             "commitLogMaxOffset": str(self.store.commit_log[-1].end_offset),
-        }  # fmt: skip
+        }
         delays = read_config(self.store, "delayOffset.json").value
         for level, cursor in ((delays or {}).get("offsetTable") or {}).items():
             with open_queue(self.store, SCHEDULE_TOPIC, int(level) - 1) as queue:

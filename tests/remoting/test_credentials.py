@@ -37,7 +37,7 @@ def test_half_of_them_is_an_error_that_shows_nothing(lacking: str) -> None:
         ("\ufeffaccessKey: a\r\nsecretKey: b#c\r\nother: x\r\n", ("a", "b#c", None)),
         ("accessKey: a\nsecretKey: 'x: y'\nsecurityToken:\n", ("a", "x: y", None)),
     ],
-)  # fmt: skip
+)
 def test_a_flat_file_is_read(text: str, wanted: tuple[str, str, str | None], tmp_path: Path) -> None:
     path = tmp_path / "tools.yml"
     path.write_text(text)

@@ -59,7 +59,7 @@ def test_every_master_of_every_cluster_in_order() -> None:
             "y": entry("broker-b", "c1", id0=two.address),
             "x": entry("broker-a", "c1", id0=one.address, id1="10.0.0.1:1"),
             "z": entry("broker-a", "c2", id0=three.address),
-        }  # fmt: skip
+        }
         first, second = ("c1", f"broker-a@{one.address}", 0), ("c1", f"broker-b@{two.address}", 0)
         other = ("c2", f"broker-a@{three.address}", 0)
         assert found([], table) == [first, second, other]
@@ -129,7 +129,7 @@ def test_a_broker_of_another_cluster_than_the_named_one_is_refused() -> None:
             found([two.address, one.address], None, "c2")
         table = {
             "broker-a": entry("broker-a", "c1", id0=one.address), "b": entry("b", "c2", id0=two.address),
-        }  # fmt: skip
+        }
         with pytest.raises(BadRequest, match="there is no broker 'broker-a'"):
             found(["broker-a"], table, "c2")
         assert [cluster for cluster, _, _ in found([two.address], None, "c2")] == ["c2"]

@@ -28,7 +28,7 @@ FRAMES = st.builds(
     fields=st.dictionaries(TEXTS, TEXTS, max_size=6), body=st.binary(max_size=200), flag=st.integers(0, 3),
     remark=st.one_of(st.none(), TEXTS.filter(bool)), version=st.integers(0, 600), language=st.sampled_from(LANGUAGES),
     encoding=st.sampled_from(Encoding),
-)  # fmt: skip
+)
 
 
 @given(FRAMES)
@@ -90,7 +90,7 @@ def json_frame(header: bytes) -> bytes:
         b'{"' + b'\\"' * 300_000, b'{"' * 300_000, b'{"\\' * 300_000, b"{,{," * 200_000, b'{0 :' * 200_000,
     ],
     ids=lambda header: repr(header[:24]),
-)  # fmt: skip
+)
 def test_a_hostile_header_is_refused_soon(header: bytes) -> None:
     start = time.thread_time()  # of this thread's own work: what else the machine does takes nothing from it
     with pytest.raises(BadFrame):
@@ -124,7 +124,7 @@ def test_other_protocols_are_named(data: bytes, says: str) -> None:
         Frame(1, 1 << 40, encoding=Encoding.ROCKETMQ), Frame(1, 1, language="KLINGON", encoding=Encoding.ROCKETMQ),
     ],
     ids=["surrogate", "surrogate in JSON", "code", "size", "opaque", "language"],
-)  # fmt: skip
+)
 def test_what_cannot_be_sent_is_said_before_it_is(frame: Frame) -> None:
     with pytest.raises(BadFrame):
         encoded(frame)

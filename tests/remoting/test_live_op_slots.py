@@ -62,7 +62,7 @@ class FromTheBegin(Served):
         return response(
             request, ResponseCode.PULL_RETRY_IMMEDIATELY, nextBeginOffset=str(place + 1), minOffset="0",
             maxOffset=str(end),
-        )  # fmt: skip
+        )
 
     def audited(self) -> tuple[dict[str, Row], list[str]]:
         reading = live_lookups.audit([self.broker])

@@ -18,7 +18,7 @@ NAMES = ("statetable-3.1.4", "prepared-3.2.6", "prepared-4.2.0", "prepared-kille
 HALF_TOPIC_REQUESTS = (
     RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET,
     RequestCode.QUERY_CONSUME_QUEUE, RequestCode.PULL_MESSAGE,
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ NAMES = (
     "delayed-4.4.0", "delayed-5.3.3", "cursorback-5.1.4", "cursoredited-4.9.7", "cursoredited-5.3.3", "poison-4.4.0",
     "poison-4.3.0", "poison-4.5.0",
     "ipv6-5.3.3",
-)  # fmt: skip
+)
 Row = dict[str, Any]
 
 
@@ -491,7 +491,7 @@ def test_a_slot_that_only_the_check_reads_is_missing_evidence_as_where_all_are_r
         return response(
             request, ResponseCode.PULL_RETRY_IMMEDIATELY, nextBeginOffset=str(place + 1),
             minOffset=str(found.fields["minOffset"]), maxOffset=str(found.fields["maxOffset"]),
-        )  # fmt: skip
+        )
 
     one.answers._answers[RequestCode.PULL_MESSAGE] = passing
     with one.server:
@@ -551,7 +551,7 @@ class WithExpiredQueues(WithExpiredRecords):
         return response(
             request, ResponseCode.PULL_RETRY_IMMEDIATELY, nextBeginOffset=str(following), minOffset=str(low),
             maxOffset=str(high),
-        )  # fmt: skip
+        )
 
 
 def test_what_has_expired_from_a_queue_is_no_missing_evidence(tmp_path: Path, client: Client) -> None:

@@ -130,7 +130,7 @@ def test_bytes_that_are_no_record_are_found_and_the_others_come(bodies: list[byt
     assert [block.commit_log_offsets.tolist() for block in blocks] == [[offsets_of(bodies)[0], offsets_of(bodies)[2]]]
     assert [(f.code, f.commit_log_offset) for f in findings] == [
         ("record-damaged", None), ("record-damaged", offsets_of(bodies)[1])
-    ]  # fmt: skip
+    ]
 
 
 def test_ops_that_cannot_be_pulled_are_read_one_by_one_or_said_to_be_unreadable(bodies: list[bytes]) -> None:
@@ -206,7 +206,7 @@ def test_records_behind_bytes_that_are_none_are_read(bodies: list[bytes]) -> Non
     (block,) = blocks_of([body, bodies[7]], "a@b", findings)
     assert sorted(block.commit_log_offsets.tolist()) == sorted(offsets_of([bodies[n] for n in (3, 5, 6, 7)]))
     assert [(finding.code, finding.length_bytes) for finding in findings] == [("record-damaged", 390),
-                                                                            ("record-damaged", 100)]  # fmt: skip
+                                                                            ("record-damaged", 100)]
 
 
 def test_a_record_that_comes_twice_is_one_unless_one_of_them_is_damaged(bodies: list[bytes]) -> None:

@@ -97,7 +97,7 @@ def test_properties_and_heartbeats_as_clients_write_them() -> None:
         properties_text({"KEYS": "a\x02b"})
     assert json.loads(heartbeat_body("me", ["g", "h"])) == {
         "clientID": "me", "producerDataSet": [{"groupName": "g"}, {"groupName": "h"}], "consumerDataSet": [],
-    }  # fmt: skip
+    }
     assert our_client_id().startswith(OUR_CLIENTS)
     assert our_client_id() != our_client_id()
 
@@ -189,7 +189,7 @@ def test_a_half_says_whose_it_is_and_creates_no_topic() -> None:
         properties = dict(part.split("\x01") for part in fields["i"].split("\x02") if part)
         assert properties == {
             "KEYS": "order-1", "WAIT": "true", "UNIQ_KEY": "KEY", "TRAN_MSG": "true", "PGROUP": "shop",
-        }  # fmt: skip
+        }
         broker.code = 17
         with pytest.raises(Refused):
             member.send_half(Message("orders", b"body", "KEY3"))
@@ -203,7 +203,7 @@ def test_a_membership_hears_checks_comes_back_and_leaves() -> None:
         with Membership(
             RemotingSettings(), [broker.address], ("shop", "claim"), heard.append,
             lambda _address, why: changes.append(why is None), heartbeat_ms=300,
-        ) as membership:  # fmt: skip
+        ) as membership:
             assert broker.codes() == [RequestCode.HEART_BEAT]
             broker.ask({"tranStateTableOffset": "5", "commitLogOffset": "700", "transactionId": "T1"})
             until(lambda: heard)

@@ -26,7 +26,7 @@ def client() -> Iterator[Client]:
         (213, "4.0.0"), (214, "4.0.1-SNAPSHOT"), (407, "4.9.7"), (411, "4.9.9"), (412, "5.0.0-SNAPSHOT"),
         (413, "5.0.0"), (479, "5.3.3"), (513, "5.5.0"), (515, "5.5.1"), (211, "211"), (0, "0"),
     ],
-)  # fmt: skip
+)
 def test_the_release_of_a_client(number: int, release: str) -> None:
     """Numbers printed by MQVersion of 5.5.0."""
     assert ClientConnection("c", "a", "JAVA", number).release == release

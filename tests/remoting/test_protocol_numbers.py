@@ -46,7 +46,7 @@ def test_each_code_has_the_number_of_the_broker(codes: type[RequestCode | Respon
 
 @pytest.mark.parametrize(("version", "release"), [
     (211, "211"), (212, "212"), (213, "4.0.0"), (214, "4.0.1-SNAPSHOT"), (273, "4.3.0"), (413, "5.0.0"),
-])  # fmt: skip
+])
 def test_the_release_of_a_client_is_that_of_its_number(version: int, release: str) -> None:
     assert ClientConnection("c", "10.0.0.7:1", "JAVA", version).release == release
 

@@ -36,7 +36,7 @@ def acted(client: Client, proxy: FaultProxy) -> int:
         (Fault("delay", "response", END, delay_ms=4_000), True),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_acts_meets_a_fault_and_what_reads_does_not(fault: Fault, reaches: bool) -> None:
     with FakeServer(echo) as server, FaultProxy(server.address) as proxy:
         with Client(RemotingSettings(timeout_ms=2_000)) as client:

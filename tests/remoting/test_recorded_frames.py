@@ -40,7 +40,7 @@ def wanted(entry: dict[str, Any]) -> Frame:
     return Frame(
         entry["code"], entry["opaque"], entry["fields"], base64.b64decode(entry["body"]), entry["flag"],
         entry["remark"], entry["version"], entry["language"], Encoding[entry["encoding"]],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("entry", cases("encoder"))
@@ -110,7 +110,7 @@ CODES = {
     "no such record": (1, True), "no such key": (22, False), "no such producers": (1, True),
     "no such consumers": (206, False), "no such queue": (1, True), "no such half": (1, False),
     "not a broker's": (3, False), "brokers": (0, False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("entry", cases("broker"))

@@ -23,7 +23,7 @@ from tests.repairs.crash_states import Operation, Recorder, State, snapshot
 
 #: Which of a store's histories is ended how.
 ACTIONS = {"pending.0": "commit", "pending.1": "rollback", "pending.2": "discard", "pending.3": "commit",
-           "never_answered.0": "resume"}  # fmt: skip
+           "never_answered.0": "resume"}
 PLAN, BROKER_CONF, UNDO_FILE, STATE, STORE = "plan.json", "broker.conf", "kept/undo", "state", "store"
 
 
@@ -94,13 +94,13 @@ class Scene:
         """
         return self.run("apply", self.top / PLAN, "--store", self.store, "--in-place", "--undo",
                         undo_file or self.undo_file, *self.version_options, "--override", "op-in-memory", "--reason",
-                        "a test", *more, "--yes")  # fmt: skip
+                        "a test", *more, "--yes")
 
     def set_cursors(self, undo_file: Path | None = None) -> Told:
         """`rmqtx cursor set` of both cursors to the begin of their queues, which has decided ones asked for again."""
         return self.run("cursor", "set", "--half", "0", "--op", "0", "--store", self.store, "--in-place", "--undo",
                         undo_file or self.undo_file, *self.version_options, "--override", "asked-again", "--reason",
-                        "a test", "--yes")  # fmt: skip
+                        "a test", "--yes")
 
     def undo(self, *more: str) -> Told:
         """`rmqtx undo FILE`."""

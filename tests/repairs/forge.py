@@ -24,7 +24,7 @@ def place(queue_offset: int, offset: int, **more: Any) -> dict[str, Any]:
     return {
         "store": STORE, "queue_id": 0, "queue_offset": queue_offset, "commit_log_offset": offset,
         "store_time_ms": NOW_MS - 60_000, **more,
-    }  # fmt: skip
+    }
 
 
 def row(state: str = "PENDING", **more: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def row(state: str = "PENDING", **more: Any) -> dict[str, Any]:
         "answer_effect": None,
         "deliveries_count": 0,
         "reason_code": "check_to_come", "causes": None, **more,
-    }  # fmt: skip
+    }
 
 
 def transaction(state: str = "PENDING", **more: Any) -> Transaction:

@@ -87,7 +87,7 @@ def _nameless(row: Row) -> Row:
         else value
         for key, value in row.items()
         if key != "store"
-    }  # fmt: skip
+    }
 
 
 # --- damages ----------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def _claims_less(row: Row, now: Row) -> bool:
 def compare(
     result: Result, before: dict[str, Row], after: dict[str, Row], destroyed: set[int], hit: set[str],
     known_end: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """A transaction whose records are all there has its row again; another one is undecidable, or as it was.
 
     What rests on the absence of a record may be undecidable where records are lost; the reason says which bytes are.
@@ -388,7 +388,7 @@ def main(arguments: list[str]) -> int:
             counts.update(
                 cases=1, failures=int(bool(result.violations)), same=result.same, undecidable=result.undecidable,
                 gone=result.gone,
-            )  # fmt: skip
+            )
     print(_markdown(table))
     print(f"{failures} failures, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     return failures > 0

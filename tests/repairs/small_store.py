@@ -17,7 +17,7 @@ ROLL_OVER = ChangeSet((
     CreateFile(NEXT, 4096, b"\xda" * 900),
     Barrier(),
     ReplaceFile(CURSORS, b'{"offsetTable":{"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:8}}}'),
-))  # fmt: skip
+))
 #: Every kind of change, in many places.
 SCATTERED = ChangeSet((
     WriteAt(SEGMENT, 100, b"a" * 700),
@@ -28,12 +28,12 @@ SCATTERED = ChangeSet((
     Barrier(),
     ReplaceFile(CURSORS + ".bak", b"{}"),
     RemoveFile(CURSORS),
-))  # fmt: skip
+))
 #: Files of a directory that is a file system of its own cannot be made elsewhere and renamed.
 ON_ANOTHER_DISK = ChangeSet((
     WriteAt(SEGMENT, 3000, b"\xcb" * 1096), CreateFile(NEXT, 4096, b"\xda" * 900),
     RemoveFile("consumequeue/T/0/00000000000000000000"), Barrier(), CreateFile("abort", 0),
-))  # fmt: skip
+))
 CHANGE_SETS = {"roll-over": ROLL_OVER, "scattered": SCATTERED, "on another disk": ON_ANOTHER_DISK}
 
 
@@ -42,7 +42,7 @@ def lay_out_store(root: Path) -> Path:
     files = {
         SEGMENT: b"\xaa" * 3000 + bytes(1096), "consumequeue/T/0/00000000000000000000": bytes(200), "lock": b"lock",
         "checkpoint": bytes(range(64)), CURSORS: b'{"offsetTable":{}}', "config/topics.json": b"{}",
-    }  # fmt: skip
+    }
     for path, data in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)

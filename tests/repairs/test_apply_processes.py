@@ -29,7 +29,7 @@ KILLS_COUNT, PAIRS_COUNT = int(os.environ.get("RMQTX_KILLS", "200")), 10
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.settling.apply",
                                   "rmqtx_cli.commands.settling.undo",
-                                  "rmqtx.repairs.acts.file_medium", "rmqtx.repairs.acts.carry_out"])  # fmt: skip
+                                  "rmqtx.repairs.acts.file_medium", "rmqtx.repairs.acts.carry_out"])
 
 
 class Begun:
@@ -100,7 +100,7 @@ def test_killed_at_random(begun: Begun, verb: str) -> None:
         process.join()
         now = scene.content()
         found["nothing" if now == (begun.before if verb == "apply" else after) else
-              "half" if any(Path(path).name.startswith(OWN_PREFIX) for path in now) else "all"] += 1  # fmt: skip
+              "half" if any(Path(path).name.startswith(OWN_PREFIX) for path in now) else "all"] += 1
         if not scene.undo_file.exists():
             assert now == begun.before
             assert scene.apply().status == exit_status.DONE

@@ -37,7 +37,7 @@ def earlier(name: str, outcome: str, digest: str = "sha256:1", action: ActKind =
         action, name, STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[witness],
         plan={"file": "elsewhere.json", "digest": digest},
-    )  # fmt: skip
+    )
 
 
 def committed(name: str, count: int = 1) -> dict[str, Any]:

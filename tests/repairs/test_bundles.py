@@ -51,7 +51,7 @@ WITNESSES = ("half_copies", "op_marks", "final_records", "discard_copies")
 OTHERS = [
     name for design in ("state_table", "prepared_records", "dledger", "controller", "rocksdb_queues")
     for name in corpus_names(design) if name != "statetable-killed-3.1.4"
-]  # fmt: skip
+]
 
 
 #: Reasons that name a slot which the next start of the broker gives.
@@ -505,7 +505,7 @@ def test_a_bundle_without_a_record_of_the_first_log_file_is_one(tmp_path: Path) 
     late = [
         row for row in rows_of(original)
         if row["half_copies"] and row["half_copies"][0]["commit_log_offset"] > 316_000
-    ]  # fmt: skip
+    ]
     made = make_bundle(original, [late[0]["transaction_id"]], (), tmp_path / "bundle", is_archive=False)
     assert made.differences == []
     store = open_store(tmp_path / "bundle" / "store")

@@ -256,7 +256,7 @@ def test_a_resume_is_accepted_not_committed(journal: Journal) -> None:
 
 @pytest.mark.parametrize(("event", "words"), [
     ("asked", "the broker will check it again"), ("stopped", "does not reach it, because it stops at another"),
-])  # fmt: skip
+])
 def test_a_resume_tells_whether_the_check_reaches_the_new_copy(journal: Journal, event: str, words: str) -> None:
     """4.5.2 accepts one behind a spoiled copy at which each of its rounds ends."""
     facts = row("DISCARDED", discard_copies=[place(0, 999)])
@@ -326,7 +326,7 @@ def committed_late(medium: FakeMedium, word: str, queue_offset: int) -> None:
     facts |= {
         "final_records": [*facts["final_records"], final()], "state": "COMMITTED",
         "op_marks": [*facts["op_marks"], mark(queue_offset, 4)], "flags": ["commit_after_rollback", "conflict"],
-    }  # fmt: skip
+    }
 
 
 def test_what_was_rolled_back_is_redelivered_once(journal: Journal) -> None:
@@ -341,7 +341,7 @@ def test_what_was_rolled_back_is_redelivered_once(journal: Journal) -> None:
 
 @pytest.mark.parametrize(("action", "state", "flags"), [
     (ActKind.REDELIVER, "LOST", []), (ActKind.COMMIT, "LOST", []), (ActKind.COMMIT, "PENDING", ["masked"]),
-])  # fmt: skip
+])
 def test_what_the_op_message_of_another_one_hid_is_delivered(
     action: ActKind, state: str, flags: list[str], journal: Journal
 ) -> None:

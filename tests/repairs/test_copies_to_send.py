@@ -22,7 +22,7 @@ OF_HALF = (
     ("TRAN_MSG", "true"), ("PGROUP", "shop"), ("REAL_TOPIC", "orders"), ("REAL_QID", "3"),
     ("__transactionId__", "A1"), ("TRANSACTION_CHECK_TIMES", "4"), ("CHECK_IMMUNITY_TIME_IN_SECONDS", "60"),
     ("TRAN_PREPARED_QUEUE_OFFSET", "7"),
-)  # fmt: skip
+)
 
 
 def half(**changes: object) -> NamedRecord:

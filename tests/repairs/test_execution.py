@@ -63,7 +63,7 @@ def test_what_the_steps_say_is_what_is_there(store: Path, kept: Path) -> None:
         (WriteAt(SEGMENT, -1, b"x"),), (CreateFile("abort", 1, b"xx"),),
         (WriteAt(SEGMENT, 0, b"xx"), WriteAt(SEGMENT, 1, b"y")), (RemoveFile("abort"), CreateFile("abort", 0)),
     ],
-)  # fmt: skip
+)
 def test_steps_that_contradict_themselves_are_no_change_set(steps: tuple[WriteAt, ...]) -> None:
     with pytest.raises(BadRequest):
         ChangeSet(steps)
@@ -77,7 +77,7 @@ def test_steps_that_contradict_themselves_are_no_change_set(steps: tuple[WriteAt
         ((CreateFile("config/no/where", 3),), "is not a directory"),
         ((ReplaceFile("consumequeue/T", b""),), "is not a file"),
     ],
-)  # fmt: skip
+)
 def test_a_store_that_is_not_as_the_steps_suppose_is_refused(
     store: Path, kept: Path, steps: tuple[WriteAt, ...], why: str
 ) -> None:

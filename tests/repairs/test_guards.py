@@ -167,7 +167,7 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
     "resume-too-old": [
         (situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}), ActRequest(ActKind.RESUME)),
     ],
-}  # fmt: skip
+}
 
 
 def test_every_guard_has_a_case() -> None:
@@ -300,7 +300,7 @@ def test_the_advice_names_what_is_left_to_do() -> None:
 def test_actions_and_guards_are_explained() -> None:
     assert set(PLANNED) == {
         ActKind.COMMIT, ActKind.ROLLBACK, ActKind.DISCARD, ActKind.RESUME, ActKind.CLOSE, ActKind.REDELIVER,
-    }  # fmt: skip
+    }
     for guard in GUARDS:
         assert guard.prevents
         assert guard.risk
@@ -329,7 +329,7 @@ DRAINED = Hold(
         SettingChange("transactionOpBatchInterval", "3000", "100"),
     ),
     0, None, "me@here", None, ("R",), is_sure=True,
-)  # fmt: skip
+)
 TO_DRAIN = replace(LIVE, action=ActKind.DRAIN, conf={"rejectTransactionMessage": "false"})
 HOLD_CASES: dict[str, list[SettingsSituation]] = {
     "without-check": [

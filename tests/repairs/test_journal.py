@@ -40,7 +40,7 @@ def test_what_only_began_has_an_unknown_outcome(tmp_path: Path) -> None:
     assert found.findings == []
     assert [(one.receipt_id, one.outcome, one.has_ended) for one in found.receipts] == [
         (first.receipt_id, "proved", True), (last.receipt_id, "unknown", False),
-    ]  # fmt: skip
+    ]
 
 
 def test_it_is_begun_before_anything_else_and_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_no_bytes_stop_it(tmp_path_factory: pytest.TempPathFactory, junk: bytes)
         b'{"journal_version": 1, "line": "begun"}', b'{"journal_version": 1, "line": "rechecked", "receipt_id": "x"}',
         b"[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_lines_of_others_are_findings(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_bytes(line + b"\n")
     found = Journal(tmp_path / "r.jsonl").read()

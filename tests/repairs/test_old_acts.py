@@ -38,7 +38,7 @@ STORES = {
     "statetable-slave-3.1.4": "3.1.4", "upgraded-3.1.4-3.2.6": "3.2.6", "prepared-3.2.6": "3.2.6",
     "prepared-killed-3.2.6": "3.2.6", "prepared-4.2.0": "4.2.0", "prepared-killed-4.2.0": "4.2.0",
     "upgraded-4.2.0-4.3.0": "4.3.0", "upgraded-4.2.0-4.9.7": "4.9.7",
-}  # fmt: skip
+}
 EFFECT = {"commit": "COMMITTED", "rollback": "ROLLED_BACK", "discard": "ROLLED_BACK"}
 
 

@@ -94,7 +94,7 @@ def test_the_records_own_handle_is_sent_and_the_effect_is_proved(name: str, tmp_
             sent = one.ends[-1]
             assert (int(sent["tranStateTableOffset"]), int(sent["commitLogOffset"]), sent["producerGroup"]) == (
                 copy["queue_offset"], copy["commit_log_offset"], row["producer_group"],
-            )  # fmt: skip
+            )
             assert (sent["commitOrRollback"] == str(int(COMMIT))) == (action == ActKind.COMMIT)
             again = acted(one, ActKind.COMMIT, row["transaction_id"], journal).begun()
             assert again.outcome == "refused_by_guard"

@@ -15,7 +15,7 @@ from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, PlanStore, Step, 
 
 RECORD = {
     "store": "/s", "queue_id": 0, "queue_offset": 7, "commit_log_offset": 4096, "length_bytes": 300, "body_crc": 1,
-}  # fmt: skip
+}
 STEP: dict[str, Any] = {
     "transaction_id": "A1", "action": "commit", "producer_group": "shop", "topic": "orders", "keys": None,
     "stores": ["/s"], "half_copy": RECORD, "discard_copy": None,
@@ -23,12 +23,12 @@ STEP: dict[str, Any] = {
         {"kind": "half_copy", "store": "/s", "queue_id": 0, "queue_offset": 7, "commit_log_offset": 4096}
     ],
     "state": "PENDING", "flags": ["stalled"], "reason": "the ledger says done", "reason_from": "orders.db: id = 1",
-}  # fmt: skip
+}
 STORE: PlanStore = {
     "store": "/s", "taken_time_ms": 1, "aborted": False, "broker_process": None,
     "half_cursors": [{"queue_id": 0, "next_queue_offset": 7}], "op_cursors": None,
     "segments": [{"base_offset": 0, "size_bytes": 1 << 30, "digest": "sha256:00"}],
-}  # fmt: skip
+}
 
 
 def plan(*steps: dict[str, Any]) -> Plan:

@@ -34,7 +34,7 @@ def whole() -> Receipt:
         overrides=["immunity"], plan={"file": "p.json", "digest": "sha256:0"}, state_before="PENDING",
         named_copy=RecordPlace("broker-a@h:1", 0, 17, 4711, 300, 5),
         witnesses_before=[StepWitness("half_copy", **PLACE)],
-    )  # fmt: skip
+    )
     entry = receipt.asked("END_TRANSACTION", {"commitOrRollback": 8, "fromTransactionCheck": True, "topic": None})
     entry.answered(0, None)
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
@@ -98,7 +98,7 @@ def test_a_line_of_the_journal_gives_the_same_receipt(tmp_path: Path) -> None:
         {"receipt_id": "../../etc/passwd"}, {"receipt_id": None}, {"witnesses_after": "many"},
         {"requests": [{"fields": 1}]}, {"begun_time_ms": "yesterday"}, {"flags_after": [{}]},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_receipt_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(BadText):
         receipt_of({**whole().row(), **change})

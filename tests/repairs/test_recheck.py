@@ -26,7 +26,7 @@ def receipt(action: ActKind, before: Transaction, after: Transaction | None, out
         action, "T1", STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome),
         state_before=before.state, witnesses_before=witnesses_of(before),
         witnesses_after=[] if after is None else witnesses_of(after),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def receipt(action: ActKind, before: Transaction, after: Transaction | None, out
         (receipt(ActKind.COMMIT, OPEN, OPEN, "refused_by_broker"), OPEN, "nothing_done", "refused_by_broker"),
         (receipt(ActKind.COMMIT, OPEN, OPEN, "not_sent"), OPEN, "nothing_done", "not_sent"),
     ],
-)  # fmt: skip
+)
 def test_what_a_look_says(made: Receipt, now: Transaction | None, word: str, told: str) -> None:
     standing = standing_of(made, now)
     assert (standing.word, told in standing.reason) == (word, True), standing

@@ -35,7 +35,7 @@ from tests.representatives import each_store
 NAMES = [
     name for name in corpus_names()
     if parse_version(recipe(name)["version"]) >= (4, 3, 0) and not recipe(name).get("earlier")
-]  # fmt: skip
+]
 
 
 FIFTEEN = {f"fifteen-{version}" for version in ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")}

@@ -180,7 +180,7 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
     assert medium.acts == [(ActKind.COMMIT, 7), (ActKind.ROLLBACK, 17)]
     assert sorted((one.action, one.outcome) for one in journal.read().receipts) == [
         (ActKind.CLOSE, "proved"), (ActKind.COMMIT, "proved"),
-    ]  # fmt: skip
+    ]
     assert len(medium.rows["T1"]["final_records"]) == 1
 
 
@@ -319,7 +319,7 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
     said = {
         "T1": ("done", "act", ActKind.COMMIT, "PENDING"), "T2": ("not_done", "act", ActKind.ROLLBACK, "PENDING"),
         "T3": ("done", "act", ActKind.COMMIT, "DISCARDED"), "T4": ("several", "open", "wait", "PENDING"),
-    }  # fmt: skip
+    }
 
     def compare(batches: Any) -> Any:
         for batch in batches:

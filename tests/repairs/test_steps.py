@@ -22,7 +22,7 @@ def live_store(root: str = STORE) -> PlanStore:
     return {
         "store": root, "taken_time_ms": 1, "aborted": False, "broker_process": None, "half_cursors": None,
         "op_cursors": None, "segments": [],
-    }  # fmt: skip
+    }
 
 
 def stale(
@@ -74,7 +74,7 @@ def test_a_witness_that_is_gone_makes_it_stale() -> None:
         ({"length_bytes": 401}, "length: 401, in the plan 400"), ({"body_crc": 2}, "different CRC of the body"),
         ({"queue_offset": 8}, "different queue offset"),
     ],
-)  # fmt: skip
+)
 def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any], told: str) -> None:
     assert told in (stale(row(), replace(record(), **changes)) or "")
 
@@ -133,7 +133,7 @@ def test_a_draft_holds_what_the_guards_let_pass() -> None:
     assert [step.transaction_id for step in draft.steps] == ["T1"]
     assert [(name, refusal.guard) for name, refusal in draft.refused] == [
         ("T2", "already-delivered"), ("T3", "wrong-group"),
-    ]  # fmt: skip
+    ]
 
 
 def test_guards_of_the_moment_are_not_asked_when_a_plan_is_made() -> None:

@@ -136,7 +136,7 @@ def test_what_a_store_s_own_paths_are(store: Path, elsewhere: Path) -> None:
     for path in (
         "abort", "checkpoint", "timerwheel.4096", "brokerIdentity-temp", "commitlog-b/0", "config/rdb/CURRENT",
         "kvStore/CURRENT", "transaction/statetable/0",
-    ):  # fmt: skip
+    ):
         assert is_own_path(path), path
     for path in ("etc/passwd", "authorized_keys", ".ssh/id_rsa", "commitlog", "lock"):
         assert not is_own_path(path), path

@@ -34,7 +34,7 @@ class S3Server:
         return {
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true",
-        }  # fmt: skip
+        }
 
     def _file_system(self) -> Any:
         from pyarrow import fs
@@ -42,7 +42,7 @@ class S3Server:
         return fs.S3FileSystem(
             access_key=KEY, secret_key=SECRET, region=REGION, endpoint_override=self.endpoint,
             allow_bucket_creation=True,
-        )  # fmt: skip
+        )
 
     def upload(self, directory: Path, to: str) -> str:
         """Copy a directory to `bucket/path`; gives its URI."""

@@ -80,7 +80,7 @@ def test_a_server_that_does_not_answer_is_10_and_one_line(s3: S3Server, rmqtx: R
         "s3://evidence/store?session_token=hidden", "hdfs://user:hidden@namenode:8020/store",
         "abfs://container:hidden@account.dfs.core.windows.net/store", "abfs://c@a/store?sas_token=hidden",
     ],
-)  # fmt: skip
+)
 def test_credentials_in_a_uri_are_refused_and_not_repeated(rmqtx: Run, place: str) -> None:
     for verb in ("pending", "stores"):
         result = rmqtx(verb, place)

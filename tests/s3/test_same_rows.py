@@ -57,7 +57,7 @@ def test_stores_says_the_same_but_for_what_a_copy_cannot_show(s3: S3Server, copi
 def test_show_finds_a_transaction_and_its_consumers(s3: S3Server, copied: Copied, rmqtx: Run) -> None:
     local, uri = copied("common-5.3.3")
     identity = rmqtx("audit", local, "-q", "--where", "state = COMMITTED", "--format", "csv", "--fields",
-                     "transaction_id", "--limit", "1").out.splitlines()[1]  # fmt: skip
+                     "transaction_id", "--limit", "1").out.splitlines()[1]
     here, there = (rmqtx("show", identity, "--store", place) for place in (local, uri))
     assert there.status == 0
     assert there.out == here.out

@@ -20,7 +20,7 @@ def test_an_audit_is_written_beside_the_stores(s3: S3Server, copied: Copied, rmq
     assert done.status == 0, done.err
     system, top = fs.FileSystem.from_uri(place.rstrip("/"))
     found = {info.path.removeprefix(f"{top}/") for info in system.get_file_info(fs.FileSelector(top, recursive=True))
-             if info.is_file}  # fmt: skip
+             if info.is_file}
     parts = {name for name in found if name.startswith("transactions/day=")}
     assert found - parts == {"_SUCCESS", "coverage.parquet", "findings.parquet", "provenance.json"}
     rows = ds.dataset(f"{top}/transactions", filesystem=system, partitioning="hive", format="parquet").to_table()

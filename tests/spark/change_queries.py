@@ -25,7 +25,7 @@ SETTINGS = Settings(parse_options({"path": "/"}))
 #: Columns of an audit that a change has, without those that a change of the cursor rewrites.
 COMPARED = [
     name for name in VERDICT_CHANGES.names[4:] if name not in ("reason", "reason_code")
-]  # fmt: skip
+]
 
 
 class KilledError(BaseException):

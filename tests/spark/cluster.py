@@ -24,7 +24,7 @@ _OPENED = [
         "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action",
         "sun.util.calendar",
     )),
-]  # fmt: skip
+]
 #: What a worker's Python needs; rmqtx is sent to it.
 _NEEDED = ("pyarrow", "numpy", "pandas", "dateutil", "six", "pytz", "tzdata")
 
@@ -53,7 +53,7 @@ def cluster(folder: Path, workers_count: int = 2) -> Iterator[str]:
             worker = stack.enter_context(_process(
                 folder, f"worker{number}", "Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
                 "--work-dir", str(folder / f"work{number}"), url,
-            ))  # fmt: skip
+            ))
             _line(worker, r"(Successfully registered) with master")
         yield url
 
@@ -69,10 +69,10 @@ def connect_server(folder: Path, master: str, python: Path) -> Iterator[str]:
         "spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "3",
         "spark.sql.warehouse.dir": f"file:{folder}/warehouse", "spark.local.dir": str(folder / "local"),
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-    }  # fmt: skip
+    }
     conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     program = ("org.apache.spark.deploy.SparkSubmit", "--master", master, *conf, "--class",
-               "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")  # fmt: skip
+               "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
     with _started(folder, "connect", *program, PYSPARK_PYTHON=str(python), TMPDIR=str(folder)) as log:
         _line(log, r"(Spark Connect server started)")
         yield f"sc://127.0.0.1:{port}"

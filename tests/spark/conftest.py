@@ -18,7 +18,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "3", "spark.default.parallelism": "2", "spark.driver.memory": "1g",
     "spark.driver.defaultJavaOptions":
         "-XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ VIEWS = ("verdicts", "hanging", "time_to_decision", "duplicates")
 _SETTINGS = {
     "spark.sql.pipelines.maxFlowRetryAttempts": "20", "spark.sql.pipelines.execution.watchdog.minRetryTime": "1s",
     "spark.sql.shuffle.partitions": "1",
-}  # fmt: skip
+}
 #: Runs without a kill that may fail for this reason.
 _TRIES = 5
 _EVENT = re.compile(r"(Flow \S+|Run) (?:is|has) (\w+)")
@@ -99,7 +99,7 @@ class Pipeline:
         command = [
             str(Path(sys.executable).with_name("spark-pipelines")), "run",
             "--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={self.warehouse}",
-        ]  # fmt: skip
+        ]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
         printed = self.directory / f"printed-{len(list(self.directory.glob('printed-*')))}"

@@ -52,7 +52,7 @@ STORES = [
     "batchcq-5.5.0", "busystop-4.3.0", "codecs-5.3.3", "common-4.9.7", "cqext-5.3.3", "cursorback-5.1.4",
     "delayed-5.5.0", "ipv6-5.3.3", "killed-5.3.3", "longtopic-5.1.4", "masked-5.5.0", "multipath-5.1.4", "poison-4.4.0",
     "propcrc-5.5.0",
-]  # fmt: skip
+]
 SPLIT_BYTES = 64 << 10
 
 
@@ -302,7 +302,7 @@ def test_several_stores(tmp_path: Path) -> None:
     ways: list[dict[str, str]] = [
         {"path": f"{one}, {other}"}, {"paths": f'["{one}", "{other}"]'}, {"path": f"{tmp_path}/*/store"},
         {"path": f"{one},{other}", "paths": f'["{one}/"]'},
-    ]  # fmt: skip
+    ]
     for options in ways:
         found, _ = through_the_source((), table="halves", **options)
         assert rows_of(found) == sorted(both)
@@ -440,7 +440,7 @@ def test_conditions_are_kept_exactly_and_read_less(monkeypatch: pytest.MonkeyPat
         ([EqualTo(TOPIC, "orders"), EqualTo(TOPIC, HALF_TOPIC)], lambda row: False),
         ([In(QUEUE, (1, 2)), IsNotNull(QUEUE), EqualTo(STORE, root)], lambda row: row["queue_id"] in (1, 2)),
         ([EqualTo(STORE, "/another")], lambda row: False),
-    ]  # fmt: skip
+    ]
     for filters, is_wanted in cases:
         _, left, _ = reader_of(filters, path=root)
         assert left == []
@@ -471,7 +471,7 @@ def test_other_conditions_stay_with_spark() -> None:
     others = [
         Not(EqualTo(TOPIC, "orders")), StringStartsWith(TOPIC, "or"), EqualTo(("keys",), "k"),
         EqualTo(("properties", "KEYS"), "k"), In(OFFSET, (1, 5)), EqualTo(OFFSET, 1.5), GreaterThan(TOPIC, "a"),
-    ]  # fmt: skip
+    ]
     assert reader_of(others, path=root)[1] == others
     for table in ("transactions", "findings"):  # without one store another's would be judged differently
         asked = [EqualTo(STORE, root), EqualTo(TOPIC, "orders")]

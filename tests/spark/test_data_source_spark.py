@@ -48,11 +48,11 @@ def test_a_plain_session_finds_it_by_itself(tmp_path: Path) -> None:
     root = str(unpacked("common-5.3.3"))
     environment = {
         **os.environ, "PYTHONPATH": str(_REPOSITORY), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
-    }  # fmt: skip
+    }
     result = subprocess.run(
         [sys.executable, "-c", _PLAIN, root],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stderr[-3000:]
     found = json.loads(result.stdout.strip().splitlines()[-1])
     states = locally("transactions", root)["state"].value_counts().to_pylist()

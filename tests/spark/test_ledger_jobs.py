@@ -65,7 +65,7 @@ def spark_rows(spark: SparkSession, location: str, table: str | None = None) -> 
     reading = spark_reconcile.reconcile(
         spark, [opened(ledgers.NAME)], settings_of(ledgers.NAME),
         spark_reconcile.FrameLedger(ledger, LedgerTerms(MATCH, is_done, is_not_done)), split_bytes=SPLIT, fit=fit,
-    )  # fmt: skip
+    )
     assert reading.schema.equals(RECONCILED)
     rows = in_order(reading.table().to_pylist())
     assert (fit.rows_count, fit.unmatched_count) == (19, 1)

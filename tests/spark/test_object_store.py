@@ -30,7 +30,7 @@ def test_the_same_rows_and_a_word_for_what_vanished(s3: S3Server, copied: Copied
         [sys.executable, "-m", "tests.spark.object_store", NAME, str(local), uri, str(tmp_path)],
         env={**os.environ, **s3.environment}, cwd=Path(__file__).parents[2], capture_output=True, text=True,
         timeout=300, check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     here = audit([open_store(local)], settings_of(NAME)).table().to_pylist()

@@ -108,7 +108,7 @@ DAMAGES = (_page_zeroed, _cut_off, _half_queue_zeroed)
     (("common-5.3.3", "killed-4.9.7"),),
     (("masked-4.9.7", "common-5.1.4", "parallel-5.3.3", "poison-4.5.0", "cursorback-5.3.3"),),
     (("killed-5.3.3", "common-4.9.7", "cursoredited-4.4.0", "killed-5.1.4", "common-4.3.0"),),
-], quick=1), ids=lambda names: names[0])  # fmt: skip
+], quick=1), ids=lambda names: names[0])
 def test_damaged_stores(
     spark: SparkSession, names: tuple[str, ...], damaged: Callable[[Path], None], tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ def test_the_views_are_those_of_the_pages() -> None:
     (history,) = re.findall(r"^```sql\n(.*?);\n```", page, re.MULTILINE | re.DOTALL)
     assert [select_of(name) for name in ("verdicts", "hanging", "time_to_decision", "duplicates")] == [
         history, hanging, decided, twice,
-    ]  # fmt: skip
+    ]
 
 
 def test_the_page_names_each_table_of_the_pipeline() -> None:

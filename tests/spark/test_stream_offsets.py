@@ -65,7 +65,7 @@ def wanted(root: Path) -> list[tuple[str, int]]:
         ("common-5.3.3", None), ("common-5.3.3", 20_000), ("killed-5.5.0", 50_000), ("killed-5.5.0", 1 << 20),
         ("multipath-4.9.7", 10_000), ("poison-4.3.0", 1), ("ipv6-5.1.4", 5000), ("busystop-4.3.0", 100_000),
     ],
-)  # fmt: skip
+)
 def test_batches_of_a_store_are_its_records(name: str, max_bytes: int | None) -> None:
     root = unpacked(name)
     found, _ = drained([root], initial_offsets([open_store(root)]), max_bytes)

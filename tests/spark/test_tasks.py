@@ -91,7 +91,7 @@ def test_a_task_calls_the_function_for_each_of_its_numbers(spark: SparkSession) 
     rows = in_tasks(spark, named, Packs((0, 3, 4, 9)), "number long, task long").collect()
     assert [(row["number"], row["task"]) for row in rows] == [
         (0, 0), (1, 0), (2, 0), (3, 1), *((number, 2) for number in range(4, 9)),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_a_task_cannot_read_of_traces_comes_with_its_verdicts(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_pages_alert_and_join(spark: SparkSession, tmp_path: Path) -> None:
         contradicting.append({
             (key, row["transaction_id"]) for row in rows for key in row["keys"].split() if key in status
             and row["state"] != "PENDING" and (status[key] == "done") != (row["state"] == "COMMITTED")
-        })  # fmt: skip
+        })
         last: Any = names["last"]
         found = [(row.order_key, row.transaction_id) for row in last.where("contradicts").collect()]
         assert sorted(found) == sorted(contradicting[-1])
@@ -157,7 +157,7 @@ def test_a_query_that_is_killed_repeats_and_loses_nothing(kills: int, spark: Spa
             [sys.executable, "-m", "tests.spark.killed_change_query", *map(str, [*killed_at, *places])],
             cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert child.returncode == -signal.SIGKILL
         batches += child.stdout.count("batch")
     assert batches

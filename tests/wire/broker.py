@@ -92,7 +92,7 @@ class Rules:
             "brokerRole": "ASYNC_MASTER", "brokerName": name, "brokerClusterName": "c", "brokerId": 0,
             "brokerFastFailureEnable": "true", "waitTimeMillsInTransactionQueue": 3000,
             "rejectTransactionMessage": "false", "mappedFileSizeCommitLog": 1 << 30, "messageIndexEnable": "true",
-        }  # fmt: skip
+        }
         if self.has_lists:
             found |= {"transactionOpBatchInterval": self.op_interval_ms, "transRocksDBEnable": "false"}
         return {name: str(value) for name, value in found.items()} | self.more
@@ -179,7 +179,7 @@ class Broker:
         return (
             self.log_end, len(self.undispatched), *self.cursors.values(), self.booted_ms, self.is_up,
             tuple(self.refuses), self.rules.check_max, self.rules.reserved_hours,
-        )  # fmt: skip
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Broker:
         pairs = {
             "KEYS": f"key-{transaction_id[-6:]}", "UNIQ_KEY": transaction_id, "TRAN_MSG": "true", "PGROUP": group,
             "WAIT": "true", "REAL_TOPIC": topic, "REAL_QID": "0",
-        }  # fmt: skip
+        }
         area = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
         draft = RecordDraft(
             topic=HALF_TOPIC, queue_id=0, body=transaction_id.encode(), properties=area,
@@ -494,7 +494,7 @@ class Broker:
             "brokerVersionDesc": "V" + self.rules.version.replace(".", "_"), "bootTimestamp": str(self.booted_ms),
             "commitLogMinOffset": "0", "commitLogMaxOffset": str(self.log_end), "dispatchBehindBytes": str(behind),
             "EndTransactionQueueSize": "0",
-        }  # fmt: skip
+        }
         return response(request, body=json.dumps({"table": table}).encode())
 
     def _cursor(self, request: Frame) -> Frame:

@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
     pytest.param("no-wait-in-drain", "was safe to stop, and", marks=pytest.mark.slow),
     pytest.param("no-second-look", "before it looked", marks=pytest.mark.slow),
     pytest.param("no-claim", "", marks=pytest.mark.slow),
-])  # fmt: skip
+])
 def test_a_planted_fault_is_found(fault: str, word: str) -> None:
     """The seed of the first course that fails changes with each request that the product sends more or less."""
     assert printed(_PLANTED, fault, word)

@@ -157,7 +157,7 @@ def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[s
                 one.root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
                 actual=f"other records in the newest {newest_bytes >> 20} MiB that both have",
                 advice=f"rmqtx verify {quoted(group.roots[0])} {quoted(one.root)}",
-            ))  # fmt: skip
+            ))
     return firsts, found
 
 

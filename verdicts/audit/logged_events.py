@@ -145,7 +145,7 @@ def _event(line: LogLine, store: str, more: str = "") -> Event:
         "time_ms": line.time_ms, "event": "broker log", "store": store, "commit_log_offset": line.log_offset,
         "detail": f"{line.kind.meaning}{exception}{more} ({Path(line.file).name} line {line.number})",
         "log_kind": line.kind.word, "log_file": line.file, "log_line": line.number, "log_text": line.text,
-    }  # fmt: skip
+    }
 
 
 def traced_events(rows: Sequence[Mapping[str, Any]], topic: str) -> list[Event]:
@@ -165,5 +165,5 @@ def traced_events(rows: Sequence[Mapping[str, Any]], topic: str) -> list[Event]:
             "time_ms": row["time_ms"], "event": event, "store": row["store"], "topic": topic,
             "commit_log_offset": row["commit_log_offset"],
             "detail": f"{row['decision']}, by the trace of its producer, written before the request is sent",
-        })  # fmt: skip
+        })
     return list(events.values())

@@ -33,7 +33,7 @@ _TOPICS = {HALF: HALF_TOPICS, OP: OP_TOPICS}
 _LISTS = {
     "half_copies": "half message", "final_records": "COMMIT record", "discard_copies": "discard copy",
     "op_marks": "op message",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class PlaceWords:
         if by_key:
             at = "; " + (f"{self.place.words} is of {few(at_place)}" if (at_place := [
                 name for name, matches in zip(names, found, strict=True) if matches
-            ]) else f"no transaction is at {self.place.words}")  # fmt: skip
+            ]) else f"no transaction is at {self.place.words}")
             words.insert(0, f"{identity} is an id or a key of {few(by_key)}{at}")
         return [Note(NoteKind.WHY, word) for word in words]
 

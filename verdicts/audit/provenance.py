@@ -238,7 +238,7 @@ def _segment_facts(segment: Segment, *, hash_all: bool, is_open_ended: bool) -> 
     facts: SegmentProvenance = {
         "file": segment.file, "base_offset": segment.base_offset, "size_bytes": segment.size_bytes,
         "digest": None, "digest_of": WHOLE if hash_all else EDGES,
-    }  # fmt: skip
+    }
     try:
         facts["digest"] = segment_digest(segment, hash_all=hash_all, is_open_ended=is_open_ended)
     except SourceError as error:

@@ -84,7 +84,7 @@ def record_names(block: Block, settings: BrokerSettings) -> dict[int, RecordName
         ((immunity > 0) & is_younger(age_ms, immunity * 1000, age_may_equal(settings))).tolist(),
         (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), block.born_hosts().to_pylist(),
         block.properties.text(PRODUCER_CLIENT_ID).to_pylist(), strict=True,
-    )  # fmt: skip
+    )
     return {
         offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
     }

@@ -23,7 +23,7 @@ from rmqtx.verdicts.model.verdict_words import CLOCK_FLAGS, State, Strength
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
     column("half_commit_log_offset", pa.int64(), "commit-log offset of its first half copy"),
-])  # fmt: skip
+])
 _UNKNOWN_RELEASE = "the release of the broker: add --broker-version"
 
 DIAGNOSES = pa.schema(
@@ -228,4 +228,4 @@ def _row(store: str, word: str, strength: str, found: Count) -> CauseRow:
         "consequence": cause.consequence, "would_decide": "; ".join(points) or None,
         "act": cause.act, "change": cause.change or None, "releases": cause.releases,
         "sources": "; ".join(change.source for change in cause.affected),
-    }  # fmt: skip
+    }

@@ -24,7 +24,7 @@ from rmqtx.verdicts.model.witnesses import distinct_counts
 NEEDED_COLUMNS = (
     "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
     "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
-)  # fmt: skip
+)
 #: Columns that only live brokers have.
 _LIVE_COLUMNS = ("asked_through", "producer_alive")
 #: The most flags and records of an uneventful transaction.
@@ -163,7 +163,7 @@ class Evidence:
         rows: list[tuple[int, int, int, int, str, bool, str, str, int]] = []
         for owner in sorted(self.trace_lines):
             lines = {(one["commit_log_offset"], one["line_number"], one["time_ms"]): one
-                     for one in self.trace_lines[owner]}.values()  # fmt: skip
+                     for one in self.trace_lines[owner]}.values()
             sent = [one for one in lines if one["kind"] == TraceKind.SENT]
             stored_ms, began_ms = int(half[owner]), int(born[owner])
             least = most = None
@@ -179,7 +179,7 @@ class Evidence:
                         owner, time_ms, _NO_TIME if least is None else time_ms + least,
                         -_NO_TIME if most is None else time_ms + most, one["decision"], one["is_check_answer"],
                         one["born_host"], one["store"], one["commit_log_offset"],
-                    ))  # fmt: skip
+                    ))
         columns = list(zip(*rows, strict=True)) or [()] * 9
         owners, times, earliest, latest, decisions, answers, hosts, stores, offsets = columns
         return Said(
@@ -524,7 +524,7 @@ class Evidence:
         values = (
             owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
             integers("half_queue_offset"), integers("prepared_transaction_offset"),
-        )  # fmt: skip
+        )
         is_next = (owner[1:] > owner[:-1]) | ((store[1:] == store[:-1]) & (offset[1:] >= offset[:-1]))
         if is_next.all():  # as in nearly all stores
             return Records(*values)

@@ -54,7 +54,7 @@ class Count:
             len(chosen), int(found.copies_count[chosen].sum()), int(known.min()) if known.size else None,
             int(known.max()) if known.size else None, _examples(found, chosen),
             dict.fromkeys(point for point in open_points if point), set(rivals),
-        ))  # fmt: skip
+        ))
 
     def merge(self, other: Count) -> None:
         """Add another count."""

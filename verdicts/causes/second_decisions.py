@@ -101,7 +101,7 @@ def _late_marks(found: Evidence) -> _LateMarks:
         marks.time_ms[rows] - copies.time_ms[later],
         np.where(committed_ms >= 0, marks.time_ms[rows] - committed_ms, -1), store,
         is_of_trace & (latest < copies.time_ms[later]), is_of_trace & (earliest > copies.time_ms[later]),
-    )  # fmt: skip
+    )
 
 
 def _unusual(found: Evidence) -> Bools:

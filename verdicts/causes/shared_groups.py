@@ -85,7 +85,7 @@ def members_of(found: Evidence) -> dict[tuple[str, str], Members]:
             by_topic[firsts].tolist(), sender[known[firsts]].tolist(),
             _sent(by_sender, found.half_store_time_ms[known], len(firsts)), strict=True,
         )
-    ]  # fmt: skip
+    ]
     of_group: dict[tuple[str, str], set[str]] = {}
     for one_group, _, process, _ in sent:
         of_group.setdefault(one_group, set()).add(process)

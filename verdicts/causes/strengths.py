@@ -193,6 +193,6 @@ def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, Strength]]:
 
 _FAMILIES = (
     second_decisions, checks, op_messages, roles, clients, broker_logs, other_designs, proxies, shared_groups, traces,
-)  # fmt: skip
+)
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

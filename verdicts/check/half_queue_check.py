@@ -118,7 +118,7 @@ class _Pass:
             state, half_cursor=half_cursor, half_end=self.queue_end, op_cursor=self.op_cursor,
             undispatched=self.undispatched,
             appended=kept | {place: copy for place, copy in self.appended.items() if place >= half_cursor},
-        )  # fmt: skip
+        )
         after = after.later(self.elapsed_ms + self.settings.interval_ms)
         return Round(self.begin_ms, self.now_ms, tuple(self.steps), stop, state, after)
 

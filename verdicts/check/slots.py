@@ -74,7 +74,7 @@ def checked_slots(queue: Queue, cursor: int, minimum: int, started: StartedQueue
         np.concatenate([numbers, numbers_added[more], *again[:1]]),
         np.concatenate([offsets, added[more, 0], *again[1:2]]),
         np.concatenate([lengths.astype(np.int64), added[more, 1], *again[2:3]]),
-    )  # fmt: skip
+    )
 
 
 def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:

@@ -141,7 +141,7 @@ def halves_of_records(
                 ],
                 schema=_WORDS,
             )
-        )  # fmt: skip
+        )
     names = HalfCopy._fields[1:]
     empty = np.zeros(0, np.int64)
     values = {name: np.concatenate([empty, *(part[name] for part in columns)]) for name in names}
@@ -242,7 +242,7 @@ def ops_of_records(
             numbers.tolist(), block.header("queue_offset").tolist(), lists.to_pylist(), forms.to_pylist(), tagged,
             block.body_lengths.tolist(), block.header("born_time_ms").tolist(), block.lengths.tolist(),
             range(len(block)), strict=True,
-        )  # fmt: skip
+        )
         for slot, queue_offset, listed, form, is_tagged, body_length, born_time_ms, length, row in rows:
             if listed is None:
                 listed = _java_numbers(bodies[row].as_py() or b"", rules)
@@ -251,7 +251,7 @@ def ops_of_records(
             ops[slot - begin] = Op(
                 queue_offset, tuple(number for number in listed if number >= least), is_tagged, body_length > 0,
                 born_time_ms, length,
-            )  # fmt: skip
+            )
     return StoredOps(begin, ops)
 
 

@@ -242,7 +242,7 @@ def check_window(
             left_out=_left_out(halves, half_slots),
             undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
             first_file=_first_file(store, halves, half_begin, rules, start.conf),
-        )  # fmt: skip
+        )
         findings += [*halves.findings, *ops.findings]
         findings += [
             Finding(
@@ -250,7 +250,7 @@ def check_window(
                 expected=f"nothing after slot {queue.max_offset - 1}", actual="invalid slots",
             )
             for queue in (halves, ops) if queue.has_bytes_after_end
-        ]  # fmt: skip
+        ]
         fillers = _fillers(halves, half_slots, started.get(HALF_TOPIC))
         for topic, slots in slots_by_topic.items():
             passed = fillers if topic == HALF_TOPIC else np.empty(0, np.int64)
@@ -280,7 +280,7 @@ def _database_window(
             f"{store.root}: its half queue is in RocksDB, and its log is damaged at commit-log offset {start.log_cut}: "
             "which slots the next start keeps is not known",
             file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
-        )  # fmt: skip
+        )
     findings: list[Finding] = []
     slots = slots_after_start(store, (HALF_TOPIC, OP_TOPIC), queue_id)
     halves, ops = (slots[topic] for topic in (HALF_TOPIC, OP_TOPIC))
@@ -306,13 +306,13 @@ def _database_window(
                 f"{store.root}: its half queue is in RocksDB, and a record of {read.topic}/{queue_id} names commit-log "
                 f"offset {read.furthest_own_place} as its own: the next start gives it another slot",
                 file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
-            )  # fmt: skip
+            )
         lacking = np.setdiff1d(read.slots.numbers, np.concatenate([np.empty(0, np.int64), *read.own_numbers]))
         if len(lacking):
             raise UnknownSlots(
                 f"{store.root}: its half queue is in RocksDB, and slot {lacking[0]} of {read.topic}/{queue_id} has no "
                 "record of its own", file=store.root, advice=f"rmqtx verify {quoted(store.root)}",
-            )  # fmt: skip
+            )
     state = CheckState(
         queue_id, half_cursor, halves.begin, halves.end, op_cursor, ops.begin, ops.end, stored_halves, stored_ops
     )

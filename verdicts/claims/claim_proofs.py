@@ -112,7 +112,7 @@ def broken_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[Lo
         and claim.record_offset >= log.begin_offset
         and not (store.in_use and claim.record_offset >= log.end_offset)
         and not _is_kept(store, log, claim)
-    ]  # fmt: skip
+    ]
 
 
 def contradicted_claims(
@@ -129,7 +129,7 @@ def contradicted_claims(
             if claim.record_offset is not None
             and claim.record_offset < decoded.end_offset
             and not any(begin <= claim.record_offset < end for begin, end in holes)
-        ]  # fmt: skip
+        ]
         return [
             claim for claim in inside if not _is_damaged_slot(store, claim) and not _is_of_older_log(store, claim, log)
         ]

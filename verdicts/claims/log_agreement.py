@@ -202,7 +202,7 @@ def lost_end(
             expected=f"{broken.words}, which {broken.witness} refers to",
             actual="no records" if is_empty else f"no record from {end} on",
         ),
-    )  # fmt: skip
+    )
 
 
 def contradictions(

@@ -330,7 +330,7 @@ class LogClaims:
 _WITNESSES: tuple[Callable[[Store], Iterator[LogClaim]], ...] = (
     checkpoint_claims, index_claims, table_claims, epoch_claims, file_claims, timer_claims, metrics_claims,
     rocksdb_table_claims, rocksdb_queue_claims,
-)  # fmt: skip
+)
 
 
 def log_claims(store: Store, cursors: CheckCursors | None = None, *, by_samples: bool = False) -> LogClaims:

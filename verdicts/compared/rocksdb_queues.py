@@ -110,7 +110,7 @@ class _QueueComparison:
             yield Finding(
                 self.store.root, "slot-pending", self.queues.database.directory, commit_log_offset=self._late_offset,
                 expected=f"slots of {self._late_count} records after the last flush", actual="no slot",
-            )  # fmt: skip
+            )
         for topic in (None,) if self.topics is None else self.topics:
             for part in self.queues.slots(topic):
                 name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)
@@ -193,7 +193,7 @@ class _QueueComparison:
         yield Finding(
             self.store.root, code, self.queues.database.directory, commit_log_offset=offset, expected=expected,
             actual=actual + more,
-        )  # fmt: skip
+        )
 
 
 def table_end_findings(store: Store, last_offset: int, log_end: int, *, is_complete: bool) -> Iterator[Finding]:

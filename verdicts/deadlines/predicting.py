@@ -387,7 +387,7 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards, s
         np.concatenate([ends.is_expired, none]),
         np.concatenate([ends.may_be_later, none]),
         dict.fromkeys(offsets[ends.time_ms == NEVER].tolist(), ENDLESS),
-    )  # fmt: skip
+    )
     return found.chosen(np.argsort(every, kind="stable"))
 
 
@@ -426,7 +426,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
             int(place): PASSED if one.end == "skipped" else why
             for place, one in zip(places, rows, strict=True) if _discard_ms(one) == NEVER and not one.is_ended
         },
-    )  # fmt: skip
+    )
 
 
 def _turn(outcome: Outcome) -> tuple[bool, int]:
@@ -452,7 +452,7 @@ def _of_rows(rows: list[dict[str, Any]], is_running: bool, begin_ms: int) -> Pre
         np.where(asked != NEVER, asked, ended), ended, times("checks_to_come_count"),
         np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_),
         {row["commit_log_offset"]: ENDLESS for row in rows if row["end_time_ms"] is None},
-    )  # fmt: skip
+    )
 
 
 def _of_timer(simulated: BesideSimulated, is_running: bool) -> Prediction:
@@ -467,7 +467,7 @@ def _of_timer(simulated: BesideSimulated, is_running: bool) -> Prediction:
         np.where(are_asked, Event.ASKED, np.where(are_read, Event.STOPPED, Event.UNREAD)).astype(np.int64),
         np.where(are_asked, simulated.begin_ms, never), never, np.where(are_asked, ROUNDS_MAX, 0).astype(np.int64),
         none, none, dict.fromkeys(offsets.tolist(), NEVER_DISCARDED),
-    )  # fmt: skip
+    )
 
 
 def _with_diverted(predicted: Prediction, diverted: Int64s) -> Prediction:

@@ -170,7 +170,7 @@ class _Examination:
                 "words-contradict", offset, int(end.lengths[0]),
                 f"{name} {its}, as in {_described(named, with_id=False)} at commit-log offset {named_offset} that this "
                 f"{kind} names", f"{name} {mine}",
-            ))  # fmt: skip
+            ))
         if not is_half:
             self._add_decision(named, end)
 
@@ -195,7 +195,7 @@ class _Examination:
                 self._found.findings.append(Finding(
                     self._store.root, code, *self._log.place_of(one.offset), one.length_bytes,
                     commit_log_offset=one.offset, expected=one.expected, actual=f"{one.actual}{more}",
-                ))  # fmt: skip
+                ))
         return self._found
 
     def cannot_be_read(self, named_offset: int, offset: int) -> bool:
@@ -213,7 +213,7 @@ class _Examination:
         self._wrong.append(_Wrong(
             "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {name} ended",
             f"commit-log offset {named_offset}: {what}",
-        ))  # fmt: skip
+        ))
         if kind is None:  # a half message itself: it ends nothing
             return
         words = words_of(end)
@@ -223,7 +223,7 @@ class _Examination:
             self._store.root, offset, kind == _COMMIT,
             f"the {kind} at commit-log offset {offset} may have ended it; the place it names is damaged: {named}",
             ids, () if ids else self._candidates.of(end, named_offset), words.group,
-        ))  # fmt: skip
+        ))
         if kind == _COMMIT and not _is_of_old_design(end):
             doubt = f"the {kind} at commit-log offset {offset} names {named}"
             self._found.missing.extend(self._numbers.of(end, doubt))

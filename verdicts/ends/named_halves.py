@@ -225,7 +225,7 @@ class PossibleNumbers:
             f"{what}; an op mark may belong to this decision and not to the half",
             is_identified=True, half_queue_offsets=tuple(sorted(numbers)),
             named_from_offset=None if is_whole else place,
-        )]  # fmt: skip
+        )]
 
 
 @dataclass(frozen=True, slots=True)

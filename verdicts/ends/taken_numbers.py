@@ -178,7 +178,7 @@ def _are_taken(store: Store, numbers: Int64s, offsets: Int64s) -> Bools:
         return np.array([
             offset in own and (own[offset] == number or is_shifted_slot(store, log, number, offset))
             for number, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)
-        ], np.bool_)  # fmt: skip
+        ], np.bool_)
 
 
 def _naming_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> tuple[Int64s, Int64s]:
@@ -231,7 +231,7 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
         found.append(Finding(
             store.root, "half-number-taken", directory, expected="one half message for each half queue offset",
             actual=f"{several}: {len(numbers.numbers)} half messages, for example at commit-log offsets {some}",
-        ))  # fmt: skip
+        ))
     are_slotless = (numbers.slots == NO_SLOT) | (numbers.slots == FILLER_SLOT)
     for is_chosen, code, actual, advice in (
         (are_slotless, "slot-missing", "no slot of the half queue leads to {what}", RESUME_SLOTLESS),
@@ -246,7 +246,7 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
             found.append(Finding(
                 store.root, code, directory, commit_log_offset=first, expected="a slot with its half queue offset",
                 actual=actual.format(what=what), advice=advice,
-            ))  # fmt: skip
+            ))
     return found
 
 

@@ -75,7 +75,7 @@ def evidence_of_entries(
         slot for slot in unfound
         if slot.topic == TOPIC
         and not any(one.begin_offset <= slot.commit_log_offset < one.end_offset for one in known)
-    ]  # fmt: skip
+    ]
     if not mine:
         return result
     contradicted: list[tuple[UnfoundSlot, int]] = []

@@ -66,7 +66,7 @@ def views_of(facts: Mapping[str, StoreFacts]) -> dict[str, StoreView]:
             view.missing, stores,
         )
         for root, view in views.items()
-    }  # fmt: skip
+    }
 
 
 def _without_replaced(
@@ -81,7 +81,7 @@ def _without_replaced(
     found = {
         (one.begin_offset, one.end_offset) for one in missing
         if id(one) not in kept and not any(_overlap(one, other) for other in view.missing)
-    }  # fmt: skip
+    }
     store = stores[view.store]
     others = [other for other in stores.values() if other is not store and not other.is_remote]
     ranges = [place for place in sorted(found) if not any(_are_equal(store, other, place) for other in others)]
@@ -109,7 +109,7 @@ def _still_missing(
     whole = [
         other for name, other in stores.items()
         if missing and name != root and not other.is_remote and not views[name].missing and _has_whole_log(other, store)
-    ]  # fmt: skip
+    ]
     for one in missing:
         if not whole or not _is_in_any(store, whole, one):
             yield one
@@ -132,7 +132,7 @@ def _behind(missing: MissingRange) -> MissingRange | None:
     behind = tuple(
         replace(gap, begin_offset=max(gap.begin_offset, missing.end_offset))
         for gap in gaps if gap.end_offset > missing.end_offset
-    )  # fmt: skip
+    )
     if not behind:
         return None
     return replace(

@@ -441,7 +441,7 @@ class DerivedFiles:
         others = (self._gathered.table(kind)["transaction_id"] for kind in ("finals", "discards"))
         named = pc.value_counts(pa.chunked_array([
             chunk for column in (halves["transaction_id"], *others) for chunk in column.chunks
-        ], pa.string()))  # fmt: skip
+        ], pa.string()))
         lone = named.field("values").filter(pc.equal(named.field("counts"), 1))
         rows = halves.filter(pc.is_in(halves["transaction_id"], value_set=lone))
         offsets = int64s(rows["commit_log_offset"])

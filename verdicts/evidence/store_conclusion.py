@@ -126,7 +126,7 @@ def conclude(
         half_numbers=numbers,
         has_prepared=splits.has_prepared,
         seen_copies=_joined_copies(scanned),
-    )  # fmt: skip
+    )
     checked: list[QueueFacts] = []
     log_end = 0
     if scanned and len(queues) == len(scanned):
@@ -216,7 +216,7 @@ def _log_ranges(store: Store, scanned: list[SplitFacts]) -> LogRanges:
         np.array([(part.split.segment.base_offset + span.position_bytes,
                    part.split.segment.base_offset + span.position_bytes + span.length_bytes)], np.int64)
         for part in scanned for span in part.spans if span.kind == "damaged"
-    ]  # fmt: skip
+    ]
     damaged += [np.array([part.split.offsets], np.int64) for part in scanned if part.error is not None]
     return ranges_of_log(store, max((part.end_offset for part in scanned), default=0), damaged)
 

@@ -128,7 +128,7 @@ class StoreFacts:
                 NoteKind.WHY,
                 f"{self.store.root}: its first record is of {time_text(self.first_time_ms)}: no transaction existed at "
                 f"{time_text(self.past_ms)}",
-            ))  # fmt: skip
+            ))
         elif self.past_ms is not None:
             then = time_text(self.past_ms)
             notes.append(Note(NoteKind.WHY, f"{self.store.root}: the state at {then}: later records are left out"))
@@ -169,7 +169,7 @@ class StoreFacts:
         return replace(
             self, findings=[*self.findings], missing=[*self.missing], doubtful_ends=[*self.doubtful_ends],
             misdirected_decisions=[*self.misdirected_decisions], doubtful_ids=[*self.doubtful_ids],
-        )  # fmt: skip
+        )
 
     @property
     def copies(self) -> MarkedCopies:
@@ -241,19 +241,19 @@ def future_findings(store: Store, future: Prediction) -> list[Finding]:
                 expected="a half message in each slot that the check has not reached",
                 actual=f"none in {len(numbers)} slots, from {numbers[0]} to {numbers[-1]}; so the check passes "
                 f"{int((future.events == Event.SKIPPED).sum())} of the half messages after them",
-            ))  # fmt: skip
+            ))
     if future.hidden_until is not None:
         end, until = future.hidden_until
         found.append(Finding(
             store.root, "start-hides-new", as_text(store.queue_directory(HALF_TOPIC, 0)), commit_log_offset=end,
             expected=f"slots that lead to records before {end}, the end of the log",
             actual=f"a slot that leads to {until}: half messages that are written before get no slot",
-        ))  # fmt: skip
+        ))
     if future.differing:
         found.append(Finding(
             store.root, "start-differs", expected="the same next events of the half copies in each possible release",
             actual="; ".join(future.differing),
-        ))  # fmt: skip
+        ))
     return found
 
 

@@ -22,7 +22,7 @@ from rmqtx.verdicts.model.witnesses import Witnesses, op_numbers
 
 _SCHEMAS = {
     "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,
-}  # fmt: skip
+}
 
 
 class Names(NamedTuple):

@@ -169,7 +169,7 @@ class ExportJob:
         made_from = {
             **self.provenance, "store": part.store.root, "segment": part.segment.file,
             "base_offset": part.segment.base_offset, "from_position": first,
-        }  # fmt: skip
+        }
         return PartitionFiles(
             Path(self.directory), stem, self.form, with_provenance(schema, made_from), PARTITIONINGS[self.table]
         )
@@ -184,7 +184,7 @@ class ExportJob:
                 "size_bytes": file.size_bytes, "file": file.name,
             }
             for file in waiting.files
-        ]  # fmt: skip
+        ]
         return [pa.RecordBatch.from_pylist(rows, schema=EXPORTED)] if rows else []
 
 
@@ -301,4 +301,4 @@ def _row(table: str, file: WrittenFile) -> dict[str, object]:
     return {
         "table": table, "topic": file.topic, "day": file.day, "rows_count": file.rows_count,
         "size_bytes": file.size_bytes, "file": file.name,
-    }  # fmt: skip
+    }

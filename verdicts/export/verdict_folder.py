@@ -177,7 +177,7 @@ class VerdictFolder:
                 system, f"{top}/{SUCCESS}",
                 {"files_count": len(files_bytes), "size_bytes": sum(files_bytes.values()),
                  "rows_count": states.total(), "states": dict(sorted(states.items()))},
-            )  # fmt: skip
+            )
             system.delete_dir(f"{top}/{_UNFINISHED}")
 
     def _abandon(self) -> None:

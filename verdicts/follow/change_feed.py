@@ -49,7 +49,7 @@ class FedBatch:
                 CHANGE_GONE, CHANGE_NEW, CHANGE_STATE, CHANGE_DETAILS,
             ),
             "state_before": changes["before_state"],
-        }  # fmt: skip
+        }
         columns = [added[field.name] if field.name in added else changes[field.name] for field in VERDICT_CHANGES]
         return pa.table(columns, schema=VERDICT_CHANGES).combine_chunks().to_batches()[0]
 

@@ -31,7 +31,7 @@ CHANGES = pa.schema([
     pa.field("before_state", pa.string()),
     pa.field("before_time_ms", pa.int64()),
     pa.field("before_flags", pa.list_(pa.string())),
-])  # fmt: skip
+])
 #: Changes in one value of the database.
 _ROWS_MAX = 5_000
 _BEFORE = {"before_state": "state", "before_time_ms": "half_store_time_ms", "before_flags": "flags"}
@@ -85,7 +85,7 @@ def _gone(rows: Mapping[_Key, Verdict]) -> pa.Table:
         else pa.array([True] * len(rows)) if field.name == "is_gone"
         else pa.nulls(len(rows), field.type)
         for field in CHANGES
-    ]  # fmt: skip
+    ]
     return pa.table(arrays, schema=CHANGES)
 
 

@@ -50,7 +50,7 @@ JOINED_WORDS = ("flags", "causes")
 #: Columns of `verdicts` that are text: `store` is a number in the file.
 _VERDICT_TEXTS = {
     *JOINED_WORDS, *(field.name for field in TRANSACTIONS if pa.types.is_string(field.type) and field.name != "store")
-}  # fmt: skip
+}
 #: The columns of `verdicts`: those of TRANSACTIONS without lists, and counts and digest of the lists.
 VERDICT_COLUMNS = (
     "hash",
@@ -129,7 +129,7 @@ _KEPT = {
                    needed("foreign", list_of(struct_of(MisdirectedDecision)))]),
         is_open=True,
     ),
-}  # fmt: skip
+}
 
 
 def _next_step(path: str, error: OSError) -> str | None:

@@ -75,7 +75,7 @@ class DeltaVerdicts:
             self.delta or self.place, pa.RecordBatchReader.from_batches(VERDICTS, batches), mode="append",
             partition_by=["day"], schema_mode="merge", commit_properties=properties,
             storage_options=_storage_options(),
-        )  # fmt: skip
+        )
 
     def _merge(self, delta: DeltaTable, step: TableStep, ended: pa.Table, properties: CommitProperties) -> None:
         source = pa.RecordBatchReader.from_batches(
@@ -120,7 +120,7 @@ def _found_by(ended: pa.Table) -> str:
     return " AND ".join([
         "t.valid_to IS NULL", f"s.operation <> '{_INSERT}'", f"({' OR '.join(are_days)})",
         *(f"(t.{name} IS NOT DISTINCT FROM s.{name})" for name in KEY),
-    ])  # fmt: skip
+    ])
 
 
 def _rows(delta: DeltaTable, place: str, names: Sequence[str]) -> pa.Table:

@@ -150,7 +150,7 @@ class ParquetTable:
             (*(file for file in before.files if file not in retired), *files),
             (*(file for file in before.retired if file not in expired),
              *(RetiredFile(file.name, now_ms) for file in sorted(retired, key=lambda one: one.name))),
-        )  # fmt: skip
+        )
         if is_uri(self.place):
             self._require_same()
         write_manifest(self.system, self.top, self.place, manifest)
@@ -205,7 +205,7 @@ def read_file(system: fs.FileSystem, path: str, names: Sequence[str] = VERDICTS.
         rows[name].cast(VERDICTS.field(name).type) if name in known
         else pa.nulls(rows.num_rows, VERDICTS.field(name).type)
         for name in names
-    ]  # fmt: skip
+    ]
     return pa.table(columns, schema=pa.schema([VERDICTS.field(name) for name in names]))
 
 

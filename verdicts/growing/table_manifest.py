@@ -72,7 +72,7 @@ _FORM = JsonForm(
         needed("made_at_ms", pa.int64()), needed("steps", _COUNTS), needed("states", _COUNTS),
         needed("files", list_of(struct_of(TableFile))), needed("retired", list_of(struct_of(RetiredFile))),
     ]),
-)  # fmt: skip
+)
 _FORMAT = "rmqtx verdicts"
 
 
@@ -97,7 +97,7 @@ def read_manifest(system: fs.FileSystem, top: str, place: str) -> TableManifest 
     return TableManifest(
         value["version"], value["made_at_ms"], dict(value["steps"]), dict(value["states"]),
         tuple(TableFile(**file) for file in value["files"]), tuple(RetiredFile(**file) for file in value["retired"]),
-    )  # fmt: skip
+    )
 
 
 def write_manifest(system: fs.FileSystem, top: str, place: str, manifest: TableManifest) -> None:

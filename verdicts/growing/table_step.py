@@ -38,7 +38,7 @@ VERDICTS = pa.schema([
         "finds it, because its files expired or were replaced", values=(STATE_CHANGED, GONE),
     ),
     column("day", pa.date32(), "UTC day of the first half copy, by which the table is partitioned"),
-])  # fmt: skip
+])
 #: States and flags of verdicts that are about to change. Their rows are in files of their own, which are small and
 #: rewritten often: a later record, a cursor or the time changes them.
 UNSETTLED_STATES = (State.PENDING, State.LOST, State.UNDECIDABLE)
@@ -50,7 +50,7 @@ ENDED = pa.schema([
     pa.field("before_day", pa.date32()),
     pa.field("was_unsettled", pa.bool_(), nullable=False),
     pa.field("closed_by", pa.string()),
-])  # fmt: skip
+])
 #: The columns of the current rows that a step compares with.
 CURRENT = pa.schema([
     *(CHANGES.field(name) for name in KEY),
@@ -58,7 +58,7 @@ CURRENT = pa.schema([
     pa.field("flags", pa.list_(pa.string())),
     pa.field("day", pa.date32()),
     pa.field("valid_from", pa.timestamp("ms", "UTC")),
-])  # fmt: skip
+])
 #: When the state of a replaced row began.
 VALID_SINCE = pa.schema([VERDICTS.field(name) for name in (*KEY, "valid_from")])
 

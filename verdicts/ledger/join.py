@@ -293,7 +293,7 @@ def look_up(keys: pa.Table, words: pa.Table, count: int) -> pa.RecordBatch:
             _flat(by_key["says_max"].take(taken)), _flat(by_key["ledger_row_max"].take(taken)),
         ],
         schema=LOOKED_UP,
-    )  # fmt: skip
+    )
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

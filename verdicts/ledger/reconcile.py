@@ -143,7 +143,7 @@ class _Advice:
             "ledger_word": self.words, "outcome": pa.array(outcome, pa.string()), "advice": given,
             "reason": scatter(self.count, parts), "state_reason": self.verdicts["reason"],
             **{name: self.looked_up[name] for name in ("ledger_row", "ledger_rows_count", "transactions_count")},
-        }  # fmt: skip
+        }
         arrays = [columns[name] if name in columns else self.verdicts[name] for name in RECONCILED.names]
         return pa.RecordBatch.from_arrays(arrays, schema=RECONCILED)
 
@@ -186,7 +186,7 @@ class _Advice:
             _Case(done, "open", Advice.NONE, _text(
                 "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
             )),
-        ]  # fmt: skip
+        ]
 
     def _done_and_redelivered(self, rows: Bools) -> list[_Case]:
         return [
@@ -199,7 +199,7 @@ class _Advice:
                 "second time"
             )),
             _Case(rows, "agrees", Advice.NONE, _text("delivered, as in the ledger: rmqtx redeliver sent a copy of it")),
-        ]  # fmt: skip
+        ]
 
     def _done_without_decision(self, done: Bools) -> list[_Case]:
         pending, discarded = done & self._is(State.PENDING), done & (self._is(State.DISCARDED) | self._is(State.LOST))
@@ -227,7 +227,7 @@ class _Advice:
             _Case(discarded, "contradiction", Advice.NONE, _text(
                 "done in the ledger, but no copy of it is left in the log: the application must send it again"
             )),
-        ]  # fmt: skip
+        ]
 
     def _done_and_decided(self, done: Bools) -> list[_Case]:
         committed, rolled_back = done & self._is(State.COMMITTED), done & self._is(State.ROLLED_BACK)
@@ -257,7 +257,7 @@ class _Advice:
                 "done in the ledger, but the broker recorded a rollback, and no copy is left that it can deliver: the "
                 "application must send the message again"
             )),
-        ]  # fmt: skip
+        ]
 
     def _cases_of_not_done(self) -> list[_Case]:
         not_done = _truths(pc.equal(self.words, "not_done"))
@@ -292,7 +292,7 @@ class _Advice:
             _Case(not_done, "open", Advice.NONE, _text(
                 "not done in the ledger, but what the broker did is unknown"
             )),
-        ]  # fmt: skip
+        ]
 
     def _cases_of_no_word(self) -> list[_Case]:
         found, shared = (_numbers(self.looked_up[name]) for name in ("ledger_rows_count", "transactions_count"))
@@ -311,7 +311,7 @@ class _Advice:
             _Case(found == 0, "open", "own", _text("the ledger has no row for it")),
             _Case(both, "open", "own", _text("its ledger row meets both conditions, done and not done")),
             _Case(rest, "open", "own", _text("its ledger row meets neither condition, done nor not done")),
-        ]  # fmt: skip
+        ]
 
     # -- reasons ----------------------------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class _Advice:
             return _joined(
                 "done once in the ledger, but it was delivered ", _strings(self.finals[rows]),
                 " times: COMMIT records at commit-log offsets ", self._final_places(rows), ending,
-            )  # fmt: skip
+            )
 
         return reason
 
@@ -337,7 +337,7 @@ class _Advice:
             return _joined(
                 "not done in the ledger, but it was delivered: COMMIT record at commit-log offset ",
                 self._final_places(rows), ending,
-            )  # fmt: skip
+            )
 
         return reason
 

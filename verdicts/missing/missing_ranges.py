@@ -249,7 +249,7 @@ _UNKNOWN_BYTES: Mapping[str, Callable[[Store, Finding], Iterable[MissingRange]]]
     "half-unreadable": _in_unreadable_half, "record-properties": _in_torn_discard_copy,
     "record-header": _in_damaged_header, "words-contradict": _in_damaged_header,
     "record-property-crc": _in_changed_properties, "op-unreadable": _in_unreadable_op,
-}  # fmt: skip
+}
 
 
 def _left_unknown(store: Store, finding: Finding) -> Iterable[MissingRange]:
@@ -317,7 +317,7 @@ def _of_another_log(result: MissingBytes, store: Store, segment: Segment, topic:
         actual="other records in each place, but not in those of later slots: the file belongs to another log",
         meaning="the file of this log is lost as evidence, and transactions with a record in this file are UNDECIDABLE",
         advice=_BRING_FILE_BACK,
-    ))  # fmt: skip
+    ))
     what = f"{segment.file} has records of another log: {count} slots of {topic} lead to other places of it"
     return MissingRange(store.root, segment.base_offset, segment.end_offset, what, is_of_another_log=True)
 

@@ -124,7 +124,7 @@ def _named(block: Block, root: str) -> Iterator[tuple[str | None, MarkedCopy]]:
             root, topics[number], int(block.header("queue_id")[number]), int(block.header("queue_offset")[number]),
             int(block.commit_log_offsets[number]), int(block.header("store_time_ms")[number]),
             int(block.header("prepared_transaction_offset")[number]) if is_commit[number] else None,
-        )  # fmt: skip
+        )
         yield identity, MarkedCopy(record, message_ids[number], origins[number] or "")
 
 

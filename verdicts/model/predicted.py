@@ -96,7 +96,7 @@ WORDS: dict[Event, NextEvent] = {
     Event.SPENT: NextEvent.DISCARDED, Event.DROPPED: NextEvent.DROPPED, Event.SKIPPED: NextEvent.SKIPPED,
     Event.STOPPED: NextEvent.STOPPED, Event.CUT: NextEvent.CUT, Event.UNREAD: NextEvent.SKIPPED,
     Event.UNKNOWN: NextEvent.UNKNOWN,
-}  # fmt: skip
+}
 #: The values of the column `next_event`, and what they mean.
 EVENTS: dict[NextEvent, str] = {
     NextEvent.ASKED: "a producer is asked",

@@ -99,7 +99,7 @@ class Transaction:
             "causes": None if causes is None else tuple(causes),
             "next_event": None if event is None else NextEvent(event),
             "answer_effect": None if effect is None else AnswerEffect(effect),
-        })  # fmt: skip
+        })
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of TRANSACTIONS."""
@@ -170,7 +170,7 @@ def newest_first(copies: Sequence[Copy]) -> list[Copy]:
 _KINDS: dict[str, type[Any]] = {
     "half_copies": Copy, "op_marks": OpMark, "final_records": FinalRecord, "discard_copies": Copy,
     "state_entries": StateEntry,
-}  # fmt: skip
+}
 _NAMES = tuple(one.name for one in fields(Transaction) if one.name not in _KINDS)
 #: The names of their fields: asking for them is a third of the time of a row.
 _OF_KINDS = {kind: tuple(one.name for one in fields(kind)) for kind in _KINDS.values()}

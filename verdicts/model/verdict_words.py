@@ -14,7 +14,7 @@ OPEN_AGAIN_FLAG = "open_after_decision"
 WITNESS_KINDS = {
     "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
     "discard_copies": "discard_copy",
-}  # fmt: skip
+}
 EVIDENCE = tuple(WITNESS_KINDS)
 
 

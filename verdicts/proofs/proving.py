@@ -47,7 +47,7 @@ PROVED = pa.schema([
     column("length_bytes", pa.int64(), "their length: one of them at least differs"),
     column("expected", pa.string(), "what the proof has"),
     column("actual", pa.string(), "what the copy has"),
-])  # fmt: skip
+])
 #: Verdicts that are looked up together.
 _GROUP = 1_000
 #: Verdicts that are looked through for the next one of an audit that lacks some.
@@ -297,7 +297,7 @@ _PLACE_COLUMNS = 4
 def _row(
     result: Result, transaction_id: str | None, what: str, *place: object, expected: object = None,
     actual: object = None,
-) -> Row:  # fmt: skip
+) -> Row:
     """Return one row. `place`: the known ones of store, file, position and length, in this order."""
     unknown = [None] * (_PLACE_COLUMNS - len(place))
     values = (result, transaction_id, what, *place, *unknown, _text(expected), _text(actual))

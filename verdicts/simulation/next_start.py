@@ -118,7 +118,7 @@ class _Refusals:
         return found or [Finding(
             self._store.root, "start-refused", self._store.place("consumequeue"),
             expected="at least one slot in the last file of a queue", actual="only zeros",
-        )]  # fmt: skip
+        )]
 
     def hold(self, rules: RecoveryRules) -> bool:
         """Whether a start by some rules does not succeed. Raises: UnreadableFile, FileChanged."""
@@ -217,7 +217,7 @@ def starting_findings(
     yield Finding(
         store.root, "cursors-not-loaded", cursors.file,
         expected=f"the check continues at half {cursors.half.get(0)}", actual=f"{perhaps}{why}; {effect}",
-    )  # fmt: skip
+    )
 
 
 def _halves_between(store: Store, begin: int | None, end: int | None) -> int:

@@ -122,7 +122,7 @@ _EVENTS = {
     Action.CHECKED: Event.ASKED, Action.UNASKED: Event.PUT_BACK, Action.IMMUNE: Event.PUT_BACK,
     Action.DISCARDED: Event.SPENT, Action.EXPIRED: Event.EXPIRED, Action.ENDED: Event.ENDED,
     Action.UNREADABLE: Event.STOPPED, Action.SKIPPED: Event.SKIPPED,
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)

@@ -210,4 +210,4 @@ def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> Che
     return replace(
         cursors, half=changed(cursors.half, half), op=changed(cursors.op, op),
         is_supposed=half is not None or op is not None,
-    )  # fmt: skip
+    )

@@ -25,7 +25,7 @@ _WRITTEN = column(
 _LATER = column(
     "may_be_a_round_later", pa.bool_(),
     "true if the round reaches a copy that it put back itself; if the queue lags behind the log, only the next does",
-)  # fmt: skip
+)
 _WORDS = [
     column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
     column("producer_group", pa.string(), "property PGROUP, the producer group that is checked"),
@@ -161,7 +161,7 @@ def _identity(simulated: WithRows) -> Row:
     return {
         "store": simulated.store, "configuration": simulated.configuration, "design": simulated.design,
         "table_file": simulated.file, "queue_id": simulated.queue_id,
-    }  # fmt: skip
+    }
 
 
 def check_rows(simulated: WithRows, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:

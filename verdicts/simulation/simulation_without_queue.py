@@ -82,7 +82,7 @@ class BesideTables:
                 conf.get(ENABLE_KEY, "true").lower() == "true", interval_ms,
             )
             for file, records, is_full in self.timers
-        ]  # fmt: skip
+        ]
         if self.keys is not None:
             how = check_settings(settings)
             asking = AskingSettings(how.time_out_ms, how.check_max, how.interval_ms)

@@ -77,7 +77,7 @@ def damage_read(
             *(span.position_bytes for span in spans_of.get(segment.file, ()) if span.kind == "damaged"),
             *body_breaks_of.get(segment.file, _NO_ROWS)[:, 0].tolist(),
         )
-    ]  # fmt: skip
+    ]
     return min(places, default=None)
 
 

@@ -156,7 +156,7 @@ def _started_queues(
         is_unusual = (
             any(reach.has_empty_last_file or (store.aborted and reach.overtaken_end) for reach in ours)
             or _are_misplaced(store, files, records, log_end)
-        )  # fmt: skip
+        )
         has_records = any(len(rows) for rows in records.values())
         if is_sound and not is_torn and not is_unusual and not has_records:
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
@@ -219,7 +219,7 @@ def _reaching(
             others = [
                 reach.as_counted(rules) for name, reach in _reaches(store).items()
                 if name[1] not in ours and reach.begin < log_end
-            ]  # fmt: skip
+            ]
             maximum = max([maximum, *reaches, *others])
     if maximum >= log_end:
         log_end = scanned_end(store)

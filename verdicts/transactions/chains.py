@@ -473,7 +473,7 @@ class Chains:
                 (halves, "real_topic", halves.first), (discards, "real_topic", discards.first),
                 (finals, "topic", finals.last), (marks, "real_topic", marks.last),
             )
-        )  # fmt: skip
+        )
 
     @cached_property
     def ids(self) -> pa.Array:
@@ -483,7 +483,7 @@ class Chains:
         named = [(group, name) for group in (finals, marks) for name in ("transaction_id", "lone_prepared_id")]
         return coalesced(chain(
             self._ids_of_doubted(), (group.at(name, group.first) for group, name in (*own, *named))
-        ))  # fmt: skip
+        ))
 
     def _ids_of_doubted(self) -> Iterator[pa.Array]:
         """Yield the ids that other records have for a first half copy of which the own id is in doubt; null else."""

@@ -34,7 +34,7 @@ COMPARED = ("state", "flags", *(f"{name}_count" for name in EVIDENCE))
 
 def _twice(name: str, kind: pa.DataType, meaning: str, words: str = "") -> list[pa.Field]:
     return [column(f"{name}_before", kind, f"{meaning}, in the first audit", words=words),
-            column(f"{name}_after", kind, f"{meaning}, in the second audit", words=words)]  # fmt: skip
+            column(f"{name}_after", kind, f"{meaning}, in the second audit", words=words)]
 
 
 #: One transaction that differs between two audits.
@@ -57,7 +57,7 @@ DIFFERENCES = pa.schema(
 #: The columns that are kept of a row of TRANSACTIONS.
 _NARROW = (
     "store", "transaction_id", "producer_group", "topic", "keys", "half_store_time_ms", "state", "flags", "reason",
-)  # fmt: skip
+)
 #: The columns of TRANSACTIONS that a comparison needs.
 NEEDED = pa.schema([field for field in TRANSACTIONS if field.name in (*_NARROW, *EVIDENCE)])
 NARROW = pa.schema(

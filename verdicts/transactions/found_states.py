@@ -120,7 +120,7 @@ class FoundStates:
             (is_marked, State.ROLLED_BACK),  # (b)
             (is_waiting, State.PENDING),  # (c)
             (discards.has | is_spent, State.DISCARDED),  # (d)
-        ], State.LOST)  # (e)  # fmt: skip
+        ], State.LOST)  # (e)
         # Only the RocksDB table counts the checks of its halves: for a half that it does not contain, the number is
         # unknown. The timer of 3.0 and 3.1 counts nothing.
         is_counted = halves.highest(others.checks, NONE) != NONE

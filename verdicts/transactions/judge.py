@@ -149,7 +149,7 @@ def _of_rolled_back(judged: Judgement, rows: Int64s) -> _Choices:
     return [
         (by_offset & judged.chains.has_rollback_record[rows], "rollback_record"), (by_offset, "rocksdb_op_message"),
         _else(rows, "op_message"),
-    ]  # fmt: skip
+    ]
 
 
 def _of_pending(judged: Judgement, rows: Int64s) -> _Choices:
@@ -157,7 +157,7 @@ def _of_pending(judged: Judgement, rows: Int64s) -> _Choices:
     return [
         *_of_rocksdb(judged, rows), *_of_prepared(judged, rows), (judged.found.is_copied_later[rows], "copied_later"),
         (is_diverted, "diverted"), _else(rows, "check_to_come"),
-    ]  # fmt: skip
+    ]
 
 
 def _of_rocksdb(judged: Judgement, rows: Int64s) -> _Choices:
@@ -165,7 +165,7 @@ def _of_rocksdb(judged: Judgement, rows: Int64s) -> _Choices:
     choices = [
         (others.is_recorded, "rocksdb_in_table"), (~others.has_tables, "rocksdb_not_dropped_yet"),
         (others.last_offset == NONE, "rocksdb_table_empty"), (others.is_rocksdb, "rocksdb_behind_table"),
-    ]  # fmt: skip
+    ]
     return [(_is_about(judged, rows, others.is_rocksdb & copies), code) for copies, code in choices]
 
 
@@ -195,7 +195,7 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> _Choices:
     return [
         (without_copy & _is_about(judged, rows, judged.copies.others.is_rocksdb), "rocksdb_dropped"),
         (without_copy, "dropped_without_copy"), _else(rows, "discard_copy"),
-    ]  # fmt: skip
+    ]
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> _Choices:
@@ -205,13 +205,13 @@ def _of_lost(judged: Judgement, rows: Int64s) -> _Choices:
         (_is_about(judged, rows, judged.copies.is_slotless), "without_slot"),
         (_is_about(judged, rows, is_unread), "slot_unread"),
         (_is_about(judged, rows, judged.copies.is_hidden), "hidden_by_number"), _else(rows, "check_passed"),
-    ]  # fmt: skip
+    ]
 
 
 _CHOOSERS: dict[State, Callable[[Judgement, Int64s], _Choices]] = {
     State.COMMITTED: _of_committed, State.ROLLED_BACK: _of_rolled_back, State.PENDING: _of_pending,
     State.DISCARDED: _of_discarded, State.LOST: _of_lost,
-}  # fmt: skip
+}
 
 
 class _Rows:

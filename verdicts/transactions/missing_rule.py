@@ -163,7 +163,7 @@ class MissingRule:
         hit = np.zeros(self._chains.count, np.bool_)
         for name, values in (
             ("commit_log_offset", missing.prepared_offsets), ("queue_offset", missing.half_queue_offsets),
-        ):  # fmt: skip
+        ):
             if values:
                 named = here.halves & np.isin(halves.integers(name), np.array(values, np.int64))
                 # Only half copies of the half topic have their own queue offsets.

@@ -341,7 +341,7 @@ class Values:
             "", ", its half message is no longer in the log",
             ", and no half message begins at the offset that it names",
             ", and the bytes at the offset that it names are missing",
-        ])  # fmt: skip
+        ])
         begins = self._judged.copies.per_transaction(lambda view: view.log_begin_offset)[self._rows]
         kinds = np.where(named < begins, 1, 2)
         for missing in (one for view in self._judged.chains.views.values() for one in view.missing):

@@ -91,7 +91,7 @@ def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> J
         table, prepared, ends, rows, known & (ended != UNDECIDED), expired,
         unknown & (offsets < ranges.end_offset), unknown & (offsets >= ranges.end_offset), other & is_named,
         (ends == UNDECIDED) & ~np.isin(prepared.offsets, offsets), is_unread,
-    )  # fmt: skip
+    )
 
 
 def transaction_table_findings(
@@ -148,7 +148,7 @@ def _row_findings(store: Store, table: TransactionTable, found: Joined, ranges: 
         yield from each(
             "table-row-group", found.is_other_group & is_of, expected,
             lambda row: f" of {str(groups[row].as_py())[:80]}",
-        )  # fmt: skip
+        )
 
 
 def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:

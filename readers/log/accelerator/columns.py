@@ -32,7 +32,7 @@ _TOPICS = (*TRANSACTION_TOPICS, *WAITING_TOPICS, FILLER)
 _INTS = (
     "length_bytes", "queue_id", "sys_flag", "reconsume_times", "body_length_bytes", "body_crc", "born_port",
     "store_port",
-)  # fmt: skip
+)
 _LONGS = ("queue_offset", "born_time_ms", "store_time_ms", "prepared_transaction_offset", "commit_log_offset")
 _PLACES = ("body_starts", "topic_starts", "topic_lengths", "properties_starts", "properties_lengths")
 

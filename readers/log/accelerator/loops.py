@@ -92,7 +92,7 @@ _checksums = njit(
         types.int64[::1],
     ),
     cache=True,
-)(_loop)  # fmt: skip
+)(_loop)
 
 
 def checksums(data: Bytes, starts: Int64s, lengths: Int64s) -> Int64s:

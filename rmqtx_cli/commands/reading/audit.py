@@ -84,7 +84,7 @@ def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> di
         "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": provenance.hash_all,
         "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
         "--with-meta": provenance.with_meta, "--engine": engine.engine is not EngineName.AUTO,
-    }  # fmt: skip
+    }
 
 
 def _not_in_folders(
@@ -97,7 +97,7 @@ def _not_in_folders(
         "--format": output.output_format not in (None, OutputFormat.PARQUET), "--broker-logs": logs.broker_logs,
         "--transaction-table": table_asked(source.database),
         "-n": source.live.namesrv, "--broker": source.live.broker,
-    }  # fmt: skip
+    }
 
 
 def _listing(

@@ -174,7 +174,7 @@ class _DiffRun:
             lacking = zip([self._store(side).root for side in self.sides], counted.lacking, strict=True)
             listing.voice.findings([
                 *group.findings(), *(lacking_finding(group, root, number) for root, number in lacking if number),
-            ])  # fmt: skip
+            ])
         return reading, is_withheld
 
     def here(self, engine: StoreEngine) -> Reading:

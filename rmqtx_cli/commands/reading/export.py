@@ -88,7 +88,7 @@ def _settings_kind(kind: FilesOptions, table: Table, columns: list[str], voice: 
     settings: dict[str, object] = {
         "table": table.value, "columns": columns, "format": kind.output_format.value, "body": kind.body.value,
         "timestamps": kind.form.timestamps,
-    }  # fmt: skip
+    }
     if kind.body_decoder is not None:
         settings["body_decoder"] = kind.body_decoder
     if kind.output_format is OutputFormat.CSV:

@@ -95,7 +95,7 @@ def _refuse_with_trace(ledger: LedgerOptions, given: Mapping[str, str | None]) -
     others = {
         **given, "--ledger-table": ledger.ledger_table, "--ledger-driver-jar": ledger.ledger_driver_jar,
         "--missing-is-not-done": ledger.missing_is_not_done,
-    }  # fmt: skip
+    }
     for name, value in others.items():
         if value not in (None, False):
             raise BadRequest(

@@ -153,7 +153,7 @@ def _rows(tables: Mapping[str, list[DeclaredColumn]]) -> pa.Table:
             "meaning": one.meaning, "values": one.values or None,
         }
         for table, columns in tables.items() for column in columns for name, one in column.with_parts()
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, schema=COLUMNS)
 
 
@@ -171,7 +171,7 @@ def _json(one: DeclaredColumn) -> dict[str, object]:
     return {
         "name": one.name, "type": one.type, "nullable": one.field.nullable, "unit": one.unit, "meaning": one.meaning,
         **lists,
-    }  # fmt: skip
+    }
 
 
 def odcs_text(tables: Mapping[str, list[DeclaredColumn]]) -> str:
@@ -187,7 +187,7 @@ def odcs_text(tables: Mapping[str, list[DeclaredColumn]]) -> str:
             }
             for name, columns in tables.items()
         ],
-    }  # fmt: skip
+    }
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(contract, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120))
 
@@ -200,7 +200,7 @@ def _property(one: DeclaredColumn) -> dict[str, object]:
     return {
         "name": one.name, "physicalType": one.type, "description": one.meaning, "required": not one.field.nullable,
         **rest, **unit,
-    }  # fmt: skip
+    }
 
 
 def _element(one: DeclaredColumn) -> dict[str, object]:
@@ -222,7 +222,7 @@ def _logical(kind: pa.DataType) -> str:
         "boolean": pa.types.is_boolean, "integer": pa.types.is_integer, "number": pa.types.is_floating,
         "timestamp": pa.types.is_timestamp, "date": pa.types.is_date,
         "object": lambda one: pa.types.is_struct(one) or pa.types.is_map(one),
-    }  # fmt: skip
+    }
     return next((name for name, is_it in tests.items() if is_it(kind)), "string")
 
 
@@ -230,4 +230,4 @@ def _logical(kind: pa.DataType) -> str:
 DECLARED_TABLES = {
     **ALL_TABLES, **RESULT_TABLES, "live_transactions": LIVE_TRANSACTIONS, "growing_verdicts": VERDICTS,
     "verdict_changes": VERDICT_CHANGES, "edits": EDITS, "cursor_effects": CURSOR_EFFECTS,
-}  # fmt: skip
+}

@@ -52,7 +52,7 @@ _EVENT_WORDS = {
     "asked": "asked about", "put_back": "put back unasked", "expired": "discarded unasked", "discarded": "discarded",
     "dropped": "dropped", "skipped": "never read", "stopped": "behind a stop of the check", "cut": "cut off",
     "none": "left alone", "never seen": "never seen: the release does not read its design",
-}  # fmt: skip
+}
 
 
 def run(options: VerifyCommand) -> int:

@@ -75,4 +75,4 @@ def view() -> View:
             plain("was_asked", 2), plain("records_count", 2, "records"),
         ),
         "no transactions, only findings",
-    )  # fmt: skip
+    )

@@ -164,4 +164,4 @@ def view() -> View:
             plain("state_after", ALWAYS, "after"), plain("reason_after", 2, "why", may_be_cut=True),
         ),
         "no transaction is affected",
-    )  # fmt: skip
+    )

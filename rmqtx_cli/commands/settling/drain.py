@@ -39,7 +39,7 @@ STATUS = {
     DrainEnd.SAFE: exit_status.DONE, DrainEnd.TIME_OVER: exit_status.FINDINGS,
     DrainEnd.UNKNOWN: exit_status.INCOMPLETE, DrainEnd.CHANGED: exit_status.UNKNOWN_OUTCOME,
     DrainEnd.LOST: exit_status.UNREACHABLE, DrainEnd.INTERRUPTED: exit_status.INTERRUPTED,
-}  # fmt: skip
+}
 _NEVER = 1 << 62
 
 

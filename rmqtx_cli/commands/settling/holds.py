@@ -235,4 +235,4 @@ def view(nothing: str = "no holds and no drains") -> View:
             plain("held_by", 6, may_be_cut=True), plain("reason", 4, may_be_cut=True),
         ),
         nothing,
-    )  # fmt: skip
+    )

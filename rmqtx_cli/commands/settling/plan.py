@@ -207,4 +207,4 @@ def steps_view() -> Any:
             plain("flags", 5, may_be_cut=True), plain("reason", 6, may_be_cut=True),
         ),
         "no steps",
-    )  # fmt: skip
+    )

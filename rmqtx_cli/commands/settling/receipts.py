@@ -224,4 +224,4 @@ def view(nothing: str = "no receipts", *, with_standing: bool) -> View:
             plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
         ),
         nothing,
-    )  # fmt: skip
+    )

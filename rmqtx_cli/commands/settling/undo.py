@@ -110,4 +110,4 @@ def view() -> View:
             plain("before_bytes", ALWAYS, "bytes before"), plain("after_bytes", ALWAYS, "bytes after"),
         ),
         "no changes",
-    )  # fmt: skip
+    )

@@ -123,7 +123,7 @@ def _play(version: str, parts: dict[str, Part], options: argparse.Namespace) -> 
             found = {
                 "part": name, "version": version, "seed": options.seed, "commit": options.commit or played.commit(),
                 "date": time.strftime("%Y-%m-%d"), "seconds": round(time.monotonic() - began), "rows": rows,
-            }  # fmt: skip
+            }
             (options.results / f"{version}-{name}.json").write_text(json.dumps(found, indent=1) + "\n")
             stage.logged(f"{name}: {json.dumps(rows)}")
 

@@ -33,4 +33,4 @@ def plan(stage: Stage, tool: Tool, count: int) -> dict[str, Any]:
         "plan_seconds": round(planned_at - began, 1), "apply_seconds": round(ended - planned_at, 1),
         "outcomes": dict(Counter(row["outcome"] for row in applied.rows)), "delivered_once": delivered[1],
         "delivered_twice": sum(number for times, number in delivered.items() if times > 1),
-    }  # fmt: skip
+    }

@@ -74,7 +74,7 @@ def cases(stage: Stage) -> list[Case]:
         Case("still-open", "resume", still_open, r"the check will still reach half copy \d+", 0,
              outcomes=("accepted",)),
         Case("not-open", "close", closed, r"it is COMMITTED, and the check will not reach a copy", 1),
-    ]  # fmt: skip
+    ]
 
 
 def play(tool: Tool, found: list[Case]) -> None:

@@ -69,7 +69,7 @@ def force(stage: Stage, transactions: Iterable[Transaction], decision: int, look
         answer = broker.end_transaction(
             producer_group=one.known["producer_group"], queue_offset=queue_offset,
             commit_log_offset=commit_log_offset, decision=decision, transaction_id=one.id,
-        )  # fmt: skip
+        )
         assert answer.is_success, answer
         sent.add(one.case)
     return sent

@@ -190,5 +190,5 @@ def _incomplete(receipt: Row) -> list[str]:
     wanted = (
         "receipt_id", "action", "transaction_id", "store", "begun_time_ms", "ended_time_ms", "who", "made_by", "reason",
         "named_copy", "requests", "state_before", "state_after", "witnesses_before", "witnesses_after", "outcome",
-    )  # fmt: skip
+    )
     return [f"the receipt lacks {name}" for name in wanted if not receipt.get(name)]

@@ -39,5 +39,5 @@ def write(ended: Mapping[str, Iterable[str]], results: Path = CACHE) -> None:
         row = {"file": file.removeprefix("test_")} | {outcome: counts[outcome] for outcome in OUTCOMES}
         kept = {
             "part": PART, "version": version, "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rows": [row],
-        }  # fmt: skip
+        }
         (results / f"{version}-{file}.json").write_text(json.dumps(kept, indent=1) + "\n")

@@ -146,7 +146,7 @@ def late(stage: Stage, name: str, count: int) -> list[Transaction]:
             at=begin_ms + stage.rng.randrange(SPAN_MS - LAST_WORD_MS),
         )
         for number, group in enumerate(groups)
-    ]  # fmt: skip
+    ]
     stage.until_sent(ones)
     shop.until_decided()
     time.sleep(max(0.0, (begin_ms + SPAN_MS) / 1000 - time.time()))

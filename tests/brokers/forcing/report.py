@@ -30,7 +30,7 @@ COLUMNS = (
     ("decided_refused", "of these refused"), ("decided_acted_on", "of these acted on"),
     ("second_deliveries", "second deliveries"), ("rolled_back_delivered", "rolled back, yet delivered"),
     ("committed_lost", "committed, not delivered"),
-)  # fmt: skip
+)
 
 
 def read(results: Path) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def _after(runs: list[dict[str, Any]]) -> str:
         ("version", "version"), ("ours", "we"), ("theirs", "then the producer"), ("transactions", "transactions"),
         ("delivered", "delivered"), ("delivered_twice", "delivered twice"),
         ("contradicted", "receipt: contradicted"), ("flagged_by_audit", "flagged by audit"),
-    )  # fmt: skip
+    )
     text = (
         "Nothing can prevent this: a broker does not check whether a transaction was decided before. The guard "
         "producer-connected\nwas overridden, the command watched for 12 s (`--wait-for 12s`), and the producer decided "
@@ -105,7 +105,7 @@ def _bulk(runs: list[dict[str, Any]]) -> str:
         ("version", "version"), ("transactions", "transactions"), ("plan_seconds", "`plan`, s"),
         ("apply_seconds", "`apply`, s"), ("outcomes", "outcomes"), ("delivered_once", "delivered once"),
         ("delivered_twice", "delivered twice"),
-    )  # fmt: skip
+    )
     return "\n".join(["## A plan of many, all guards on", "", *_table(rows, columns), ""])
 
 
@@ -114,7 +114,7 @@ def _tests(runs: list[dict[str, Any]]) -> str:
     if not played:
         return ""
     columns = (("version", "version"), ("file", "tests"), ("passed", "passed"), ("failed", "failed"),
-               ("error", "not begun"), ("skipped", "skipped"), ("date", "date"), ("commit", "commit"))  # fmt: skip
+               ("error", "not begun"), ("skipped", "skipped"), ("date", "date"), ("commit", "commit"))
     rows = [run | row for run in played for row in run["rows"]]
     text = (
         "Each guard refuses with its sentence and does not refuse when overridden. Requests and responses are cut, "
@@ -126,6 +126,6 @@ def _tests(runs: list[dict[str, Any]]) -> str:
 
 def _made(runs: list[dict[str, Any]]) -> str:
     columns = (("version", "version"), ("part", "part"), ("date", "date"), ("commit", "commit"), ("seed", "seed"),
-               ("seconds", "seconds"))  # fmt: skip
+               ("seconds", "seconds"))
     races = [run for run in runs if run["part"] != TESTS]
     return "\n".join(["## Runs", "", *_table(races, columns), ""])

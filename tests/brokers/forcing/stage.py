@@ -73,7 +73,7 @@ class Shop:
         fields: dict[str, object] = {
             "kind": "transaction", "group": self.group, "topic": TOPIC, "first": "UNKNOWN", "keys": f"key-{case}",
             "body": base64.b64encode(body).decode(),
-        }  # fmt: skip
+        }
         fields |= {name: value for name, value in wanted.items() if value is not None}
         self._under_way.append(self.agent.start("send", case=case, plan=plan, **fields))
         return transaction

@@ -174,7 +174,7 @@ class DeadStore:
 OF_STATES = (
     "common-4.4.0", "common-5.3.3", "masked-5.1.4", "masked-4.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0",
     "prepared-4.2.0",
-)  # fmt: skip
+)
 
 #: Clients of 3.2.6 give no UNIQ_KEY, by which a second copy would be found.
 WITHOUT_IDS = "prepared-killed-3.2.6"

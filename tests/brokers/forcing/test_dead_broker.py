@@ -62,7 +62,7 @@ def wanted_of(rng: Random, number: int) -> dict[str, object]:
         "keys": f"order-{number} invoice-{rng.randrange(10**6)}", "tags": rng.choice(("paid", "created", "shipped")),
         "flag": number, "p.shop": rng.choice(("Zürich", "東京", "a=b;c|d", "tab-free 😀")),
         "p.trace": "x" * rng.randrange(1, 300), "p.number": str(number),
-    }  # fmt: skip
+    }
 
 
 def body_of(rng: Random, number: int) -> bytes:

@@ -114,7 +114,7 @@ def test_older_copies_come_to_the_check_again(stage: Stage, action: str) -> None
     broker, first = stage.broker, int(one.known["queue_offset"])
     fields: dict[str, Value] = {
         "consumerGroup": CHECK_GROUP, "topic": HALF_TOPIC, "queueId": 0, "commitOffset": first,
-    }  # fmt: skip
+    }
     broker.client.call(broker.address, Request(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     assert broker.consumer_offset(CHECK_GROUP, HALF_TOPIC) == first
     tool = stage.tool()

@@ -182,7 +182,7 @@ def test_half_copies_are_gone(stage: Stage) -> None:
     assert outcome(ran) == "proved", str(ran)
     assert [request["request"] for request in ran.rows[0]["requests"]][:2] == [
         "RESUME_CHECK_HALF_MESSAGE", "END_TRANSACTION",
-    ]  # fmt: skip
+    ]
     words = (*override("not-a-half"), "--override", "evidence-incomplete")
     passed = tool.act("rollback", rolled_back.id, *words)
     assert [request["request"] for request in passed.rows[0]["requests"]][:1] == ["END_TRANSACTION"], str(passed)

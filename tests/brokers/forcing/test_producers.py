@@ -77,6 +77,6 @@ def test_clients_of_several_releases_are_listed_as_mqadmin_lists_them(version: s
              "org.apache.rocketmq.tools.command.MQAdminStartup", "producer", "-b", stage.rig.address],
             env=dict(os.environ, ROCKETMQ_HOME=str(stage.rig.home)), capture_output=True, text=True, check=False,
             timeout=180,
-        )  # fmt: skip
+        )
         named = set(re.findall(r"(g-[0-9-]+).*?clientId=([^,\]\s]+)", admin.stdout))
         assert named == {(group, rows[group]["client_id"]) for group in rows if group.startswith("g-")}, admin.stdout

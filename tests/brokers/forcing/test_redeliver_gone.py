@@ -74,7 +74,7 @@ def test_those_that_rocksdb_dropped(tmp_path: Path) -> None:
         with stage.checks():
             stage.until("all dropped", lambda: {one.id for one in ones} <= {
                 found.group(3) for found in DROPPED.finditer(log.read_text(errors="replace") if log.exists() else "")
-            }, 120)  # fmt: skip
+            }, 120)
         stage.config(transactionCheckMax="100000")
         assert "rmqtx commit" in refused(redelivered(stage.tool(), *(one.id for one in ones)), "still-open")
         delivered_once(stage, ones, act="commit")

@@ -46,7 +46,7 @@ def test_a_group_of_two_applications(version: str, tmp_path: Path) -> None:
         ledger = tmp_path / "ledger.csv"
         ledger.write_text("order_id,status\n1,PAID\n")
         words = ("--ledger", str(ledger), "--match", "keys = order_id", "--done", "status = PAID", "--not-done",
-                 "status = VOID", "--dry-run")  # fmt: skip
+                 "status = VOID", "--dry-run")
         of_group = {name: stage.tool().run("answer", "--group", name, *words) for name in ("g-shared-0", "g-clean-0")}
         assert (of_group["g-shared-0"].status, "group-shared: several" in of_group["g-shared-0"].stderr) == (12, True)
         assert "group-shared" not in of_group["g-clean-0"].stderr, str(of_group["g-clean-0"])

@@ -28,4 +28,4 @@ __all__ = [
     "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays", "history",
     "light_halves", "lost_ops", "message_forms", "old_copies", "open_at_end", "other_records", "paths", "proxied",
     "repeated_decisions", "rocksdb", "stopped_checks", "store_forms",
-]  # fmt: skip
+]

@@ -36,7 +36,7 @@ def permit(play: Play, topic: str, queues: int, permission: int) -> None:
     answer = play.rig.request(
         play.agent, REQUEST_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=queues, writeQueueNums=queues,
         perm=permission, topicFilterType="SINGLE_TAG", topicSysFlag=0, order="false",
-    )  # fmt: skip
+    )
     assert answer["code"] == 0, answer
 
 

@@ -103,7 +103,7 @@ def test_a_broker_is_asked_for_new_copies_twenty_times_a_second_at_most(
 
 @pytest.mark.parametrize(("action", "words"), [
     (ActKind.REDELIVER, "if its local transaction still runs"), (ActKind.COMMIT, "its own decision may follow this"),
-])  # fmt: skip
+])
 def test_a_connected_producer_is_a_reason_of_its_own_for_a_second_delivery(action: ActKind, words: str) -> None:
     found = producer_connected(situation(surroundings=around(producers=("p at 10.0.0.1:4",))), ActRequest(action))
     assert found is not None
@@ -198,7 +198,7 @@ def test_a_group_is_alone_since_its_last_other_member_was_seen(monkeypatch: pyte
     for others, alone_ms in (
         (Others(), 5_000), (Others(members=("p at 10.0.0.1:4",)), 0), (Others(), 5_000), (Others(rivals=("r",)), 0),
         (Others(unknown="no answer"), 0), (Others(), 5_000), (Others(), 10_000),
-    ):  # fmt: skip
+    ):
         clock.now, seen = clock.now + 5, others
         assert watch.look() == others
         assert watch.alone_ms == alone_ms

@@ -191,7 +191,7 @@ def test_the_lock_that_root_makes_belongs_to_the_user_of_the_store(tmp_path: Pat
 @pytest.mark.parametrize(("directory", "file"), [
     (0o700, 0o600), (0o755, 0o644), (0o770, 0o660), (0o777, 0o666), (0o761, 0o600), (0o716, 0o600), (0o707, 0o606),
     (0o2775, 0o664),
-])  # fmt: skip
+])
 def test_a_new_file_is_for_the_users_of_its_directory_and_no_others(tmp_path: Path, directory: int, file: int) -> None:
     """A broker of another user of the group must be able to write it, and others must not be able to read it."""
     tmp_path.chmod(directory)
@@ -206,7 +206,7 @@ def test_a_given_image_ends_where_it_is_asked_to_and_at_its_size() -> None:
 @pytest.mark.parametrize(("place", "is_compared"), [
     (999, True), (1_000, False), (1_009, False), (1_010, True),
     (0, True), (199_999 - (64 << 10), True), (199_999, True), (200_009 + (1 << 20), True), (200_010 + (1 << 20), False),
-])  # fmt: skip
+])
 def test_an_undo_is_refused_if_bytes_directly_around_its_change_are_others(
     tmp_path: Path, place: int, is_compared: bool
 ) -> None:

@@ -164,7 +164,7 @@ def test_a_cursor_beyond_the_end_that_the_next_start_does_not_read(tmp_path: Pat
     found = run_job(
         Verify(FULL, "5.3.3", tuple((settings_of(name)(open_store(root)).given or {}).items())),
         plan_splits([open_store(root)]), processes=1,
-    ).table()["code"].to_pylist()  # fmt: skip
+    ).table()["code"].to_pylist()
     assert "cursor-beyond-end" not in found
     assert "cursors-not-loaded" in codes_of(root, name)[0] & pending_codes(root, name) & set(found)
 

@@ -42,7 +42,7 @@ def test_a_record_in_two_copies_is_one_and_the_difference_is_found(tmp_path: Pat
     flags = {flag for row in rows.values() for flag in row["flags"]}
     assert not flags & set(answer["flags_absent"])
     [committed] = [row for row in rows.values() if len(row["final_records"]) == 2 and row["half_copies"][0][
-        "commit_log_offset"] == 2816]  # fmt: skip
+        "commit_log_offset"] == 2816]
     assert committed["deliveries_count"] == 1
     begin = answer["diverged_from"]
     [(store, offset, words)] = found(reading, "logs-differ")
@@ -107,7 +107,7 @@ def test_an_uncut_tail_of_an_old_master_differs(tmp_path: Path) -> None:
     )
     assert sorted(found(reading, "copy-lacks-pending")) == [
         ("new", None, "2 of them are not in this copy"), ("old", None, "2 of them are not in this copy")
-    ]  # fmt: skip
+    ]
 
 
 def test_a_shorter_copy_and_an_equal_one_do_not_differ(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def diverged(to: Path) -> list[Path]:
         ("verify", {"logs-differ", "copy-lacks-pending"}), ("stores", {"logs-differ"}),
         ("diff", {"logs-differ", "copy-lacks-pending"}),
     ],
-)  # fmt: skip
+)
 def test_every_command_finds_logs_that_differ(
     command: str, codes: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,7 +207,7 @@ def test_verify_names_what_a_failover_loses(
     status, text = codes_of(
         capsys, "verify", *(root / name for name in order), *depth, "--format", "jsonl", "--quiet",
         "--where", "code = copy-lacks-pending",
-    )  # fmt: skip
+    )
     [row] = map(json.loads, text.splitlines())
     assert status == 1
     assert (row["store"], row["actual"]) == (str(root / "slave"), "38 of them are not in this copy")
@@ -274,7 +274,7 @@ def test_stores_shows_copies_confirmed_offset_and_epochs(tmp_path: Path, capsys:
     assert slave["confirm_offset"] == 22538
     assert any("the newest bytes that both have are equal" in sentence for sentence in slave["trust"])
     (replica,) = [json.loads(codes_of(
-        capsys, "stores", copy_of("controller-5.1.4", tmp_path), "--format", "jsonl", "--quiet")[1])]  # fmt: skip
+        capsys, "stores", copy_of("controller-5.1.4", tmp_path), "--format", "jsonl", "--quiet")[1])]
     assert replica["epochs"] == ["1 from 0"]
 
 

@@ -21,7 +21,7 @@ def row(identity: str, offset: int, group: str = "g", state: str = "DISCARDED") 
     return {
         "transaction_id": identity, "producer_group": group, "state": state, "half_copies": copies, "op_marks": [],
         "final_records": [], "discard_copies": [],
-    }  # fmt: skip
+    }
 
 
 def events(rows: list[dict[str, Any]], lines: list[str], folder: Path) -> list[list[Event]]:

@@ -38,7 +38,7 @@ def marks_of(numbers: list[int], place: int) -> pa.RecordBatch:
         {"store": "s", "queue_id": 0, "queue_offset": place, "commit_log_offset": place * 100 + step,
          "store_time_ms": 7, "half_queue_offset": number, "repetition": 0}
         for step, number in enumerate(numbers)
-    ]  # fmt: skip
+    ]
     return pa.RecordBatch.from_pylist(rows, MARKS)
 
 

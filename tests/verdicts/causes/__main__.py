@@ -24,7 +24,7 @@ def filled(text: str) -> str:
     lines = [
         "| cause | release | history has it | explains | could explain | ruled out | silent |",
         "|---|---|---|---|---|---|---|", *_rows(),
-    ]  # fmt: skip
+    ]
     return "\n".join([before + _BEGIN, "", *lines, "", _END + rest.partition(_END)[2]])
 
 

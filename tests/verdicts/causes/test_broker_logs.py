@@ -128,7 +128,7 @@ def _connected_meanwhile(row: dict[str, Any]) -> list[str]:
                        "ClientChannelInfo [x]")
             for copy in row["half_copies"] if copy["checks_count"]
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _answered_after_all(row: dict[str, Any]) -> list[str]:
@@ -176,13 +176,13 @@ def test_logs_of_another_time_leave_it_open(tmp_path: Path) -> None:
         ("pool-hides-half", "selectMappedBuffer request pos invalid, request pos: {offset}, size: 4, fileFromOffset: "
          "0"),
     ],
-)  # fmt: skip
+)
 def test_a_line_that_names_a_copy_explains_its_transaction(word: str, message: str, tmp_path: Path) -> None:
     chosen = rows_of(NAME)[5:8]
     lines = [
         forge.line(row["half_store_time_ms"], message.format(offset=row["half_copies"][0]["commit_log_offset"] + more))
         for row in chosen for more in (0, 1)
-    ]  # fmt: skip
+    ]
     forge.written(tmp_path, lines, "store.log" if word == "pool-hides-half" else "transaction.log")
     assert diagnosed(NAME, tmp_path, conf={"transientStorePoolEnable": "true"})[word]["explains"] == len(chosen)
     assert word not in diagnosed(NAME, forge.written(tmp_path / "none", [forge.no_producer(0, "g")]))
@@ -193,7 +193,7 @@ def test_only_copies_of_the_round_that_failed(tmp_path: Path) -> None:
     copies = sorted(
         (copy["store_time_ms"], row["transaction_id"])
         for row in rows_of(name) for copy in row["half_copies"] if copy["checks_count"]
-    )  # fmt: skip
+    )
     first_ms = copies[0][0]
     failed = "Check error\njava.util.concurrent.RejectedExecutionException: Task x rejected from y\n\tat z\n"
     lines = [

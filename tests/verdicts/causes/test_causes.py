@@ -43,7 +43,7 @@ FORGED = ("cursors-unreadable",)
 IN_FIELD = (
     "slave-deletes-topics", "slave-deletes-groups", "slave-behind-master", "group-shared-by-applications",
     "decision-lost-on-the-way",
-)  # fmt: skip
+)
 #: Causes that recorded histories show (tests/histories/found.py), and test_op_messages.py.
 IN_HISTORIES = ("op-names-another-slot",)
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
@@ -73,7 +73,7 @@ PLANS = {
     "no-room-for-check": "no_room_for_properties", "light-queue-shows-half": "light_half",
     "resume-spoils-compressed": "resumed_compressed", "discarded-before-op-read": "discarded_before_ops_were_read",
     "op-write-failed": "", "op-unreadable-exception": "",
-}  # fmt: skip
+}
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:

@@ -56,7 +56,7 @@ PLANS: dict[str, tuple[str, Plan, dict[tuple[str, str], int]]] = {
             ("decided-twice", "could_explain"): 4,
         },
     ),
-}  # fmt: skip
+}
 BIG = [name for name, (_, plan, _) in PLANS.items() if plan.count >= 50_000]
 SMALL = [name for name in PLANS if name not in BIG]
 

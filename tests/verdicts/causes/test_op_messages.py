@@ -88,7 +88,7 @@ def test_how_long_an_op_message_is_held(version: str | None, waits: int) -> None
 
 @pytest.mark.parametrize(("name", "unreadable", "is_stopped"), [
     ("killed-4.9.7", 2, True), ("killed-4.9.7", 1, False), ("killed-4.4.0", 2, True), ("killed-4.4.0", 1, True),
-])  # fmt: skip
+])
 def test_unread_op_messages_that_cannot_be_read(
     name: str, unreadable: int, is_stopped: bool, tmp_path: Path
 ) -> None:

@@ -119,7 +119,7 @@ def test_files_show_that_a_proxy_has_used_the_broker() -> None:
     ("text", "milliseconds"),
     [("{}", 30_000), ('{"transactionDataExpireMillis": 90000, "grpcServerPort": 8081}', 90_000),
      ('{"transactionDataExpireMillis": "90000"}', 90_000)],
-)  # fmt: skip
+)
 def test_the_configuration_of_a_proxy(text: str, milliseconds: int, tmp_path: Path) -> None:
     file = tmp_path / "rmq-proxy.json"
     file.write_text(text)

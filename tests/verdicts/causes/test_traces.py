@@ -115,7 +115,7 @@ def test_forged_and_torn_traces_change_no_state_and_raise_nothing(seed: int, tmp
         line(decision, identity, time_ms, is_answer=is_answer)
         for decision in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW") for identity in (ID, "T1", "", "null")
         for time_ms in (0, 1 << 61, forge.now_ms) for is_answer in (False, True)
-    )  # fmt: skip
+    )
     for _ in range(20):
         body = bytearray(whole.encode())
         for _ in range(chance.randint(0, 40)):
@@ -172,12 +172,12 @@ def said(decision: str, at_ms: int, *, is_answer: bool = False) -> Row:
     return {
         "kind": "decided", "time_ms": SENT_MS + at_ms, "decision": decision, "is_check_answer": is_answer, "store": "s",
         "commit_log_offset": 700 + at_ms, "line_number": 1, "born_host": "127.0.0.1:9",
-    }  # fmt: skip
+    }
 
 
 def copy(at_ms: int, checks: int = 0) -> Row:
     return {"store": "s", "queue_id": 0, "queue_offset": checks, "commit_log_offset": 500 + at_ms,
-            "store_time_ms": STORED_MS + at_ms, "checks_count": checks}  # fmt: skip
+            "store_time_ms": STORED_MS + at_ms, "checks_count": checks}
 
 
 def op(at_ms: int, half: int) -> Row:
@@ -189,7 +189,7 @@ def judged(state: str, **columns: Any) -> Row:
         "store": "s", "transaction_id": ID, "state": state, "flags": [], "reason_code": "x", "producer_group": "g",
         "topic": "orders", "born_time_ms": SENT_MS, "half_store_time_ms": STORED_MS, "half_copies": [copy(0)],
         "op_marks": [], "final_records": [], "discard_copies": [],
-    }  # fmt: skip
+    }
     return row | columns
 
 
@@ -223,7 +223,7 @@ ROLLED_BACK = judged(
     ],
     ids=["no trace", "before", "after", "within the time of sending", "before, half not traced",
          "after, half not traced", "after the op message", "twice"],
-)  # fmt: skip
+)
 def test_a_trace_shows_whether_a_rollback_was_late(lines: tuple[Row, ...], expected: dict[str, str]) -> None:
     found = found_in(ROLLED_BACK, *lines)
     assert {word: found[word] for word in ("decision-names-old-copy", "op-written-late") if word in found} == expected
@@ -253,7 +253,7 @@ def test_a_trace_shows_that_there_was_no_decision(answers: int, strength: str) -
     row = judged(
         "DISCARDED", half_copies=[copy(0), copy(1_000, 1), copy(2_000, 2)], discard_copies=[copy(3_000)],
         flags=["may_be_decided"],
-    )  # fmt: skip
+    )
     lines = [said("UNKNOWN", 1_000 * number, is_answer=True) for number in range(1, answers + 1)]
     assert found_in(row, sent(), *lines)["no-decision-in-time"] == strength
 
@@ -270,7 +270,7 @@ def test_a_trace_shows_what_a_proxy_did_not_pass_on(lines: tuple[Row, ...], stre
     row = judged(
         "COMMITTED", half_copies=[copy(0), copy(3_000, 1)], op_marks=[op(3_100, 1)],
         final_records=[copy(3_050) | {"topic": "orders"}],
-    )  # fmt: skip
+    )
     assert found_in(row, *lines, proxy_keeps_ms=15_000).get("proxy-loses-remoting-decision") == strength
 
 
@@ -298,7 +298,7 @@ def test_a_decision_after_the_discard(lines: tuple[Row, ...], strength: str | No
         ("ROLLED_BACK", ("COMMIT", "ROLLBACK"), None), ("ROLLED_BACK", ("UNKNOWN",), None), ("ROLLED_BACK", (), None),
         ("COMMITTED", ("ROLLBACK",), "explains"), ("COMMITTED", ("COMMIT",), None), ("COMMITTED", ("UNKNOWN",), None),
     ],
-)  # fmt: skip
+)
 def test_the_broker_recorded_another_outcome(state: str, decisions: tuple[str, ...], strength: str | None) -> None:
     finals = [copy(3_050) | {"topic": "orders"}] if state == "COMMITTED" else []
     row = judged(state, half_copies=[copy(0), copy(3_000, 1)], op_marks=[op(3_100, 1)], final_records=finals)

@@ -38,7 +38,7 @@ class Queue:
 def half(
     number: int, age_ms: int = 60_000, checks: int | None = None, immunity: int | None = None,
     prepared: int | None = None, properties_bytes: int = 100,
-) -> HalfCopy:  # fmt: skip
+) -> HalfCopy:
     born_ms = NOW_MS - age_ms
     return HalfCopy(
         number, number, born_ms, born_ms, checks, immunity, prepared, 300 + properties_bytes, properties_bytes, 1
@@ -77,7 +77,7 @@ def test_given_up_on_when_its_checks_are_spent_even_in_the_same_round() -> None:
     rounds = list(islice(play_rounds(state([half(0)]), check_rules(NEW), SETTINGS, NOW_MS), 3))
     assert [did(played) for played in rounds] == [
         [("checked", 0)], [("checked", 1)], [("checked", 2), ("discarded", 3)],
-    ]  # fmt: skip
+    ]
     last = rounds[-1].steps[-1]
     assert last.is_own_copy
     assert last.written_bytes == 400 + len("TRANSACTION_CHECK_TIMES.3.") + 2  # the discard topic's name is longer

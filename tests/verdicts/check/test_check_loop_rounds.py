@@ -52,7 +52,7 @@ def said(copy: Row) -> tuple[Any, ...]:
     return (
         copy["queue_offset"], copy["transaction_id"], int(words["TRANSACTION_CHECK_TIMES"]),
         None if prepared is None else int(prepared),
-    )  # fmt: skip
+    )
 
 
 def simulated(window: CheckWindow, played: Round, real: list[Row]) -> list[tuple[Any, ...]]:

@@ -150,7 +150,7 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
         (b"1x", (-1,), (-1,)),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_an_op_body_is_read_as_a_list_by_the_releases_that_write_lists(
     body: bytes, as_list: tuple[int, ...], as_number: tuple[int, ...]
 ) -> None:

@@ -105,7 +105,7 @@ def test_the_commands_that_settle_a_stopped_check_come_in_the_order_that_loses_l
     assert remedies(stop, "--store store", " store --to DIR", shown=["T1"]) == [decide, skip]
     assert remedies(stop, "-n HOST:PORT", None, shown=["T1"]) == [
         ("rmqtx commit T1 -n HOST:PORT --reason TEXT", decide[1]),
-    ]  # fmt: skip
+    ]
 
 
 def test_unknown_cursors_say_nothing(tmp_path: Path) -> None:

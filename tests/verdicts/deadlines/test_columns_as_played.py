@@ -75,7 +75,7 @@ def window_with(
 def both_ways(
     columns: dict[str, int | list[int]], *, without_group: bool = False, version: Version | None = None,
     **changes: int,
-) -> tuple[Prediction, Prediction]:  # fmt: skip
+) -> tuple[Prediction, Prediction]:
     """What is predicted for all at once, and step by step; the broker starts when all is just written.
 
     `without_group`: every second half message names no producer group. `changes`: of settings.
@@ -108,7 +108,7 @@ def values(found: Prediction) -> dict[str, Any]:
         {"checks_count": [15, 0, ABSENT], "immunity_seconds": [ABSENT, -1, 60, ABSENT, 0]},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_deadlines_of_half_messages_with_rare_properties(columns: dict[str, int | list[int]]) -> None:
     found, by_steps = both_ways(columns)
     assert values(found) == values(by_steps)
@@ -133,17 +133,17 @@ _AGES_MS = (-70_000, -1, 0, 1, 5_999, 6_000, 6_001, 90_000, 3_595_000, 7_200_000
 def test_any_half_messages_have_the_deadlines_of_the_check_played_step_by_step(
     ages_ms: list[int], stored_ago_ms: list[int], checks: list[int], immunity: list[int], check_max: int,
     reserved_hours: int, version: Version,
-) -> None:  # fmt: skip
+) -> None:
     """To the millisecond: what waits for op messages, and what the clock of a broker that was set back hides."""
     now_ms = known_until_ms(opened(NAME)) + 30_000  # the first round
     columns: dict[str, int | list[int]] = {
         "born_time_ms": [now_ms - age for age in ages_ms], "store_time_ms": [now_ms - ago for ago in stored_ago_ms],
         "checks_count": checks, "immunity_seconds": immunity,
-    }  # fmt: skip
+    }
     found, by_steps = both_ways(
         columns, version=version, transaction_time_out_ms=6_000, transaction_check_max=check_max,
         transaction_check_interval_ms=30_000, file_reserved_time_hours=reserved_hours,
-    )  # fmt: skip
+    )
     assert values(found) == values(by_steps)
 
 
@@ -152,7 +152,7 @@ def test_a_check_every_millisecond_asks_as_often_as_played() -> None:
     found, by_steps = both_ways(
         {"immunity_seconds": 1, "checks_count": 0}, transaction_check_max=1_100, transaction_check_interval_ms=1,
         transaction_time_out_ms=0,
-    )  # fmt: skip
+    )
     assert found.checks_to_come.tolist() == by_steps.checks_to_come.tolist()
     assert Event.PUT_BACK in found.events
 
@@ -163,7 +163,7 @@ def test_a_check_without_a_pause_waits_for_a_clock_that_was_set_back_as_played()
     found, by_steps = both_ways(
         {"store_time_ms": begin_ms + 50, "born_time_ms": begin_ms - 1_000, "checks_count": 3},
         transaction_check_interval_ms=0, transaction_check_max=5, transaction_time_out_ms=10,
-    )  # fmt: skip
+    )
     assert values(found) == values(by_steps)
     assert set(found.times_ms.tolist()) != {NEVER}
 
@@ -255,7 +255,7 @@ def test_a_page_gives_the_deadline_of_each_transaction_as_the_check_is_played() 
         [copy] = [copy for copy in copies if copy["end_time_ms"] == row["discard_at_ms"]]
         assert (deadline.checks_to_come, deadline.is_expired, deadline.may_be_later) == (
             copy["checks_to_come_count"], copy["end"] == "expired", copy["may_be_a_round_later"]
-        )  # fmt: skip
+        )
         assert (deadline.discard_at_ms, deadline.why) == (row["discard_at_ms"], None)
         counts.add(deadline.checks_to_come)
     assert len(counts) > 1

@@ -32,7 +32,7 @@ def skipped(name: str, root: Path) -> list[Any]:
     ("common-5.3.3", 277, FILLER, "LOST", [277, 278, 280, 286, 287, 288]),
     ("common-5.5.0", 276, FILLER, "LOST", [276, 277, 278, 285, 286, 287]),
     ("common-5.1.4", 284, ZEROS, "PENDING", [284, 285, 286, 287]),
-])  # fmt: skip
+])
 def test_a_half_that_the_check_passes_is_said_to_be_skipped(
     name: str, first: int, slot: bytes, state: str, places: list[int], tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ def named_by_others(root: Path) -> list[tuple[Path, int, int]]:
     return [
         (Path(record["file"]), record["position_bytes"], record["commit_log_offset"]) for record in records
         if record["commit_log_offset"] in named and record["topic"] not in (HALF_TOPIC, OP_TOPIC)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("field", ["queue_offset", "queue_id"])

@@ -33,7 +33,7 @@ STORES = (
     "statetable-3.1.4", "statetable-killed-3.1.4", "prepared-3.2.6", "prepared-4.2.0", "upgraded-4.2.0-4.9.7",
     "common-4.3.0", "common-4.9.7", "killed-5.1.4", "common-5.3.3", "common-5.5.0", "dledger-5.1.4", "rocksdb-5.5.0",
     "rocksdb-killed-5.4.0",
-)  # fmt: skip
+)
 NAME = "statetable-3.1.4"
 #: What the same byte contradicts beside the name: its slot, its entry in the redo log, a field of its header, and how
 #: many transactions the table has after the next start (3.1 makes it again from the redo log and these records).
@@ -213,7 +213,7 @@ def decisions(root: Path) -> list[tuple[Row, range]]:
     return [
         (record, places) for record, places in ends(root).get(str(COMMIT), [])
         if topics.get(record["prepared_transaction_offset"]) != HALF_TOPIC
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -232,7 +232,7 @@ def test_an_op_that_may_be_a_damaged_decisions_rolls_nothing_back(name: str, has
             shown = {
                 identity: show([open_store(root)], settings_of(name), identity).table()["state"].to_pylist()
                 for identity, row in before.items() if after[identity]["state"] != row["state"]
-            }  # fmt: skip
+            }
         assert "end-names-nothing" in {finding.code for finding in findings}
         assert states_but_the_truth(before, after) == [], record["commit_log_offset"]
         assert has_index is False or [row["state"] for row in after.values()].count("UNDECIDABLE") <= 1

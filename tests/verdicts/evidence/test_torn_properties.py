@@ -63,7 +63,7 @@ def offsets_of(name: str, kind: str) -> list[int]:
     """Where the records of a kind are in a store of the corpus."""
     chosen: dict[str, Callable[[Block], Bools]] = {
         "half": are_halves, "op": are_ops, "final": is_final, "discard": lambda block: block.topic_is(DISCARD_TOPIC),
-    }  # fmt: skip
+    }
     blocks = [block for split in plan_splits([opened(name)]) for block in split.scan()]
     return [offset for block in blocks for offset in block.commit_log_offsets[chosen[kind](block)].tolist()]
 

@@ -38,7 +38,7 @@ SPLIT = 64 << 10
 def run(
     store: Store, to: Path, *, split_bytes: int = SPLIT, table: str = "records", columns: tuple[str, ...] = COLUMNS,
     form: FileForm | None = None,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """An export as the command makes it; gives the rows of EXPORTED."""
     with opened_directory(to, {"table": table}, [store]) as done:
         job = ExportJob(table, columns, str(to), form or ParquetForm(), done)
@@ -294,7 +294,7 @@ def test_what_others_put_beside_the_rows_stays(tmp_path: Path) -> None:
 HOSTILE = [
     "../../etc", "/etc/passwd", "a/b", "..", ".", "a=b", "%41", "A%", "x\ny", "\x1b[31m", "主题", "é", "\u202eabc",
     "a" * 300, "主" * 200, "a" * 299 + "b", UNKNOWN,
-]  # fmt: skip
+]
 
 
 def test_no_name_leads_out_of_the_directory(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_days_are_those_of_the_store_time_in_utc() -> None:
     assert found == {
         "topic=t/day=1970-01-01": 2, "topic=t/day=1970-01-02": 1, f"topic=t/day={UNKNOWN}": 3,
         "topic=t/day=9999-12-31": 1,
-    }  # fmt: skip
+    }
 
 
 def test_few_files_are_open_and_little_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,4 +60,4 @@ def test_what_a_killed_writer_left_is_removed(rmqtx: Run, tmp_path: Path, moment
     assert done.status == 0, done.err
     assert sorted(path.name for path in place.iterdir()) == [
         "_SUCCESS", "coverage.parquet", "findings.parquet", "provenance.json", "transactions",
-    ]  # fmt: skip
+    ]

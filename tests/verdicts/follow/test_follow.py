@@ -26,7 +26,7 @@ from tests.verdicts.following import Followed
 NAMES = (
     "busystop-4.4.0", "busystop-5.5.0", "common-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "delayed-5.1.4",
     "fifteen-4.3.0", "ipv6-5.1.4", "killed-5.3.3", "masked-4.9.7", "masked-5.3.3", "multipath-4.9.7", "poison-4.3.0",
-)  # fmt: skip
+)
 #: As far as the log tells: a table beside it is that of the end all along.
 OTHER_DESIGNS = [
     name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design=design)

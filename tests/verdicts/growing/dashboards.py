@@ -31,7 +31,7 @@ def assert_right(answers: list[list[_Row]], rows: list[_Row], tolerance_s: float
         (day, row["producer_group"]) for day in days for row in rows
         if row["state"] == "PENDING" and row["valid_from"].date() <= day
         and (row["valid_to"] is None or row["valid_to"].date() > day)
-    )  # fmt: skip
+    )
     assert {(row["day"], row["producer_group"]): row["hanging"] for row in history} == then
 
     took: dict[tuple[Any, Any], list[float]] = defaultdict(list)

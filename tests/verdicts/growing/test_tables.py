@@ -276,7 +276,7 @@ def test_what_is_not_a_table_is_refused(tmp_path: Path) -> None:
     manifest = tmp_path / "forged" / "_rmqtx" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     facts = {"format": "rmqtx verdicts", "format_version": 1, "version": 1, "made_at_ms": 1, "steps": {}, "states": {},
-             "files": [], "retired": [{"name": "../other/part-x.parquet", "since_ms": 0}]}  # fmt: skip
+             "files": [], "retired": [{"name": "../other/part-x.parquet", "since_ms": 0}]}
     manifest.write_text(json.dumps(facts))
     with pytest.raises(Exception, match="a file of this table"):
         table_rows(table_name(f"{tmp_path}/forged"))

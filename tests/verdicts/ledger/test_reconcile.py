@@ -141,7 +141,7 @@ def test_a_row_that_is_both_done_and_not_done_is_unknown(tmp_path: Path) -> None
 
 
 def verdict(state: str, *, own: str = "none", flags: tuple[str, ...] = (), halves: int = 1, discards: int = 0,
-            finals: int = 0) -> Row:  # fmt: skip
+            finals: int = 0) -> Row:
     place = {"store": "/s", "queue_id": 0, "store_time_ms": 1}
     def copies(count: int, **more: object) -> list[Row]:
         return [{**place, "queue_offset": n, "commit_log_offset": 100 * n, **more} for n in range(count)]
@@ -149,12 +149,12 @@ def verdict(state: str, *, own: str = "none", flags: tuple[str, ...] = (), halve
         "store": "/s", "transaction_id": "A", "state": state, "flags": list(flags), "reason": "why", "advice": own,
         "checks_count": 0, "half_copies": copies(halves, checks_count=0), "op_marks": [],
         "final_records": copies(finals, topic="orders"), "discard_copies": copies(discards), "state_entries": [],
-    }  # fmt: skip
+    }
 
 
 def advised(row: Row, says: int | None, *, rows: int = 1, shared: int = 1, has_key: bool = True) -> Row:
     looked_up = {"has_key": has_key, "ledger_rows_count": rows, "transactions_count": shared, "says": says,
-                 "ledger_row": None}  # fmt: skip
+                 "ledger_row": None}
     batch = reconciled(
         pa.RecordBatch.from_pylist([row], TRANSACTIONS), pa.RecordBatch.from_pylist([looked_up], LOOKED_UP)
     )

@@ -26,7 +26,7 @@ CLEAN = "common-4.9.7"
 STORES = (
     CLEAN, "killed-5.1.4", "masked-4.4.0", "delayed-5.3.3", "rocksdb-5.5.0", "rocksdb-queues-5.5.0", "statetable-3.1.4",
     "prepared-4.2.0", "upgraded-4.2.0-4.9.7", "dledger-5.1.4",
-)  # fmt: skip
+)
 #: Parts of a log. The last one is left out: where a log ends is the matter of `test_lost_tail.py`.
 PARTS = 8
 

@@ -138,7 +138,7 @@ def test_half_messages_after_the_last_slot_are_not_missing_from_the_queue(tmp_pa
 
 @pytest.mark.parametrize(("expected", "is_unknown"), [
     ("queue_id of at least 0", True), ("0, because the record is not a final", False), ("known bits only", False),
-])  # fmt: skip
+])
 def test_a_damaged_header_leaves_bytes_unknown_only_if_a_state_depends_on_the_field(
     tmp_path: Path, expected: str, is_unknown: bool
 ) -> None:

@@ -109,7 +109,7 @@ def test_each_altered_proof_and_store_is_found(
         alter_verdict(draw, verdict) if kind == "verdict"
         else alter_evidence(draw, verdict) if kind == "evidence"
         else alter_setting(draw, parts.head, DERIVED_SETTINGS)
-    )  # fmt: skip
+    )
     forged = parts.sealed(tmp_path / "forged.json")
     asked = verdict["transaction_id"]
     rows = proved(forged, store, Asked(transaction=asked))
@@ -147,7 +147,7 @@ def test_a_witness_that_a_proof_hides_is_found_in_index_and_op_queue(
         verdict = json.loads(json.dumps(next(
             one for one in parts.verdicts
             if one["state"] == state and {w["kind"] for w in one["witnesses"]} >= {hidden, "half_copy", "op_mark"}
-        )))  # fmt: skip
+        )))
         verdict["witnesses"] = [one for one in verdict["witnesses"] if one["kind"] != hidden]
         verdict["state"] = "ROLLED_BACK" if state == "COMMITTED" else "LOST"
         half = min(one["position_bytes"] for one in verdict["witnesses"] if one["kind"] == "half_copy")

@@ -88,5 +88,5 @@ def test_an_empty_store_is_checked_if_its_release_has_half_topics(tmp_path: Path
     store = open_store(Forge(tmp_path / "store").write())
     assert [has_half_queue(store, broker_settings(store, version=one)) for one in ("4.2.0", "4.3.0", "5.5.0")] == [
         False, True, True,
-    ]  # fmt: skip
+    ]
     assert has_half_queue(store)

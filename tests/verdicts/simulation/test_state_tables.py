@@ -27,7 +27,7 @@ def tabled(root: Path, slots: list[tuple[int, int]]) -> None:
             producer_group_hash=java_hash("shop"), state=state,
         )
         for place, state in slots
-    ))  # fmt: skip
+    ))
 
 
 def tables(root: Path, conf: dict[str, str]) -> BesideTables:

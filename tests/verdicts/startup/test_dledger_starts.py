@@ -23,7 +23,7 @@ ENTRY = 44042
 #: Place in the header, form and value; where 4.9.7 then ended the log, and its half queue.
 HEADERS = [
     (24, ">q", 0, 44042, 55), (8, ">q", 7, 44042, 55), (16, ">q", 9, 44514, 56), (4, ">i", 900, 44042, 55),
-]  # fmt: skip
+]
 
 
 def wounded(tmp_path: Path, place: int, form: str, value: int) -> Path:

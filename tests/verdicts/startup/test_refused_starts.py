@@ -42,7 +42,7 @@ EXITED = [
     ("rocksdb-queues-5.5.0", "cursors"), ("rocksdb-queues-5.5.0", "foreign file"), ("rocksdb-single-5.5.0", "topics"),
     ("rocksdb-combined-5.4.0", "topics"), ("rocksdb-combined-5.4.0", "queue file cut"),
     ("rocksdb-configs-5.5.0", "queue file cut"), ("rocksdb-configs-5.5.0", "foreign file"),
-]  # fmt: skip
+]
 STARTED = [("rocksdb-configs-5.5.0", "topics"), ("rocksdb-configs-5.5.0", "cursors")]
 
 

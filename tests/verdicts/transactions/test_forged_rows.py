@@ -79,7 +79,7 @@ def test_a_commit_of_an_id_that_two_groups_use_is_that_of_its_group(tmp_path: Pa
 
 @pytest.mark.parametrize(("is_committed", "states"), [
     (False, {"FIRST": "UNDECIDABLE", "SECOND": "UNDECIDABLE"}), (True, {"FIRST": "COMMITTED", "SECOND": "ROLLED_BACK"}),
-])  # fmt: skip
+])
 def test_of_two_op_messages_with_one_number_the_first_is_that_of_the_commit(
     forge: Forge, is_committed: bool, states: dict[str, str]
 ) -> None:

@@ -77,7 +77,7 @@ def test_tables_beside_the_log_of_another_design_are_named(tmp_path: Path) -> No
         {key: value for key, value in row.items() if key not in ("store", "half_copies", "op_marks", "final_records",
                                                                   "discard_copies")}
         for row in audit([open_store(root)], settings).table().to_pylist()
-    ]  # fmt: skip
+    ]
     alone = audit([opened("common-4.9.7")], settings).table().to_pylist()
     assert [row["state"] for row in rows] == [row["state"] for row in alone]
     assert all(row["state_entries"] == [] for row in rows)

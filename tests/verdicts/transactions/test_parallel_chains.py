@@ -19,7 +19,7 @@ FAILOVER = ("failover-4.9.7", "failover-5.3.3")
 PARALLEL = (*FAILOVER, "parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")
 ADVISED = (
     *PARALLEL, "opslost-5.3.3", "rollbackslost-5.3.3", "killed-5.3.3", "cursoredited-5.3.3", "cursoredited-4.9.7",
-)  # fmt: skip
+)
 ONE_LINE = ("common-4.9.7", "common-5.3.3", "killed-5.3.3", "rollbackslost-5.3.3")
 
 
@@ -85,7 +85,7 @@ def test_the_commit_of_the_first_record_decides_nothing_where_a_timer_kept_its_h
 @pytest.mark.parametrize(("name", "plan", "state"), [
     ("opslost-5.3.3", "op_batch_lost", "PENDING"),
     ("rollbackslost-5.3.3", "rolled_back_then_discarded", "DISCARDED"),
-])  # fmt: skip
+])
 def test_a_rollback_that_was_in_memory_only_is_not_called_undecided(name: str, plan: str, state: str) -> None:
     decided = {
         event["case"] for event in corpus.truth(name)

@@ -101,10 +101,10 @@ def test_each_half_of_a_restarted_queue_has_the_state_that_its_broker_gave_it(re
     assert "the op message at 4429" in rows[4570]["reason"]
     assert [rows[place]["reason_code"] for place in (1035, 3103, 4570)] == [
         "without_slot", "without_slot", "hidden_by_number"
-    ]  # fmt: skip
+    ]
     assert {place for place, row in rows.items() if "number_shared" in row["flags"]} == {
         0, 345, 690, 1035, 4570, 4916, 5262, 5608
-    }  # fmt: skip
+    }
     assert {place for place, row in rows.items() if "number_taken" in row["flags"]} == {
         place for place in rows if place < 4000
     }
@@ -115,7 +115,7 @@ def test_every_way_to_read_gives_the_same(make: str, tmp_path: Path) -> None:
     root = {
         "restarted": lambda: field_stores("queue-restarted", tmp_path) / "store",
         "two": lambda: two_halves_one_number(tmp_path), "shifted": lambda: shifted(tmp_path),
-    }[make]()  # fmt: skip
+    }[make]()
     whole = audit([open_store(root)], settings)
     rows = whole.table()
     listed = pending([open_store(root)], settings)

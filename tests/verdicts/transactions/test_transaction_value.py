@@ -69,7 +69,7 @@ def test_a_copy_is_open_until_an_op_message_that_the_check_reads_names_it() -> N
         ("DISCARDED", ["open_after_decision"], True, False), ("COMMITTED", ["open_after_decision"], True, True),
         ("LOST", [], False, False), ("UNDECIDABLE", [], False, False),
     ],
-)  # fmt: skip
+)
 def test_what_is_open_and_what_is_decided(state: str, flags: list[str], is_open: bool, is_decided: bool) -> None:
     found = transaction(state, flags=flags)
     assert (found.is_open, found.is_decided) == (is_open, is_decided)

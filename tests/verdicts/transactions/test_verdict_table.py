@@ -36,7 +36,7 @@ SHOWN_ROWS_MAX = 40
 JUDGED = (
     "state", "flags", "reason_code", "advice", "checks_count", "deliveries_count", "next_event", "next_event_at_ms",
     "discard_at_ms", "answer_effect",
-)  # fmt: skip
+)
 HEAD = ("store", "read", "transaction_id", *JUDGED)
 pytestmark = pytest.mark.usefixtures("at_the_real_moment")
 NAMES = [name for name in corpus.all_names() if not name.startswith("empty-")]
@@ -93,7 +93,7 @@ def _words(name: str, read: str, rows: list[dict[str, Any]], end_ms: int) -> lis
         values = {
             **row, "flags": " ".join(row["flags"]),
             **{one: None if row[one] is None else row[one] - end_ms for one in JUDGED if one.endswith("_at_ms")},
-        }  # fmt: skip
+        }
         found.append([name, read, *("" if values[one] is None else str(values[one]) for one in HEAD[2:])])
     return found
 

@@ -63,7 +63,7 @@ def _rounds(root: Path, name: str) -> list[object]:
             [(step.action, step.half and step.half.queue_offset) for step in played.steps],
         ]
         for played in islice(check.rounds(), 3)
-    ]  # fmt: skip
+    ]
     return [*rounds, [one.code for one in findings]]
 
 

@@ -135,7 +135,7 @@ def test_a_missing_database_of_queues_is_an_error_of_every_command(
 @pytest.mark.parametrize(
     ("name", "directory"), [(CLEAN, "consumequeue"), ("rocksdb-separate-5.5.0", "consumequeue_rocksdb"),
                             ("rocksdb-combined-5.4.0", "consumequeue")],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("lost", ["*.sst", "CURRENT"])
 def test_a_broker_does_not_start_on_an_unreadable_database(
     tmp_path: Path, name: str, directory: str, lost: str
