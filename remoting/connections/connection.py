@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rmqtx.remoting.connections.transport import open_stream
-from rmqtx.remoting.protocol.codes import IS_ONEWAY, RequestCode
+from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.remoting.protocol.connection_settings import Credentials, RemotingSettings
 from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, RemotingError, Unreachable
 from rmqtx.remoting.protocol.frames import Frame, FrameReader, encoded
@@ -128,7 +128,7 @@ class Connection:
         Raises: Unreachable if the connection is closed and nothing was sent; NoAnswer if it was lost while sending.
         """
         opaque = next(self._numbers) & _OPAQUE_MAX
-        data = self._bytes(request, opaque, 0)
+        data = self._bytes(request, opaque)
         sent = SentRequest(self, request, opaque)
         with self._lock:
             self._refuse_closed()
@@ -148,12 +148,6 @@ class Connection:
         if is_silent:
             self._end(NoAnswer(f"{self.address} no longer responds"))
 
-    def send_oneway(self, request: Request) -> None:
-        """Send a request that has no response. Raises: Unreachable, NoAnswer."""
-        data = self._bytes(request, next(self._numbers) & _OPAQUE_MAX, IS_ONEWAY)
-        self._refuse_closed()
-        self._send(request, data)
-
     def close(self) -> None:
         """End the connection; requests that still wait get NoAnswer."""
         self._end(NoAnswer(f"rmqtx closed the connection to {self.address}"))
@@ -166,7 +160,7 @@ class Connection:
                 f"the connection to {self.address} is closed: {self._failure.message}", advice=self._failure.advice
             )
 
-    def _bytes(self, request: Request, opaque: int, flag: int) -> bytes:
+    def _bytes(self, request: Request, opaque: int) -> bytes:
         settings = self._settings
         fields = request.texts()
         if settings.credentials is not None:
@@ -175,7 +169,7 @@ class Connection:
             except UnicodeEncodeError as error:
                 raise BadFrame("cannot sign a field that is not valid Unicode text") from error
         frame = Frame(
-            request.code, opaque, fields, request.body, flag, version=settings.version, encoding=settings.encoding
+            request.code, opaque, fields, request.body, version=settings.version, encoding=settings.encoding
         )
         return encoded(frame)
 

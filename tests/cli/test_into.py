@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rmqtx.verdicts.growing.tables import table_name, table_rows
+from rmqtx.verdicts.growing.tables import table_name
 from tests.cli.conftest import Run
 from tests.cli.program import WARM
 from tests.spark.growing import Growing
+from tests.verdicts.growing.grown import table_rows
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -17,10 +17,10 @@ from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections import connection
 from rmqtx.remoting.connections.connection import Request
 from rmqtx.remoting.producer.producer import Check, Member
-from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.codes import COMMIT, IS_ONEWAY, ROLLBACK, RequestCode, ResponseCode
 from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import RemotingError
-from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.frames import Frame, encoded
 from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.receipts.act_words import ActKind
@@ -304,10 +304,14 @@ class Director:
 
     @staticmethod
     def _decide(member: Member, group: str, queue_offset: int, offset: int, decision: int) -> None:
-        member._connection.send_oneway(Request(RequestCode.END_TRANSACTION, {
+        """As a client of RocketMQ decides after a check: the broker sends no response."""
+        request = Request(RequestCode.END_TRANSACTION, {
             "producerGroup": group, "tranStateTableOffset": queue_offset, "commitLogOffset": offset,
             "commitOrRollback": decision, "fromTransactionCheck": True,
-        }))
+        })
+        frame = Frame(request.code, 0, request.texts(), request.body, IS_ONEWAY)
+        member._connection._refuse_closed()
+        member._connection._send(request, encoded(frame))
 
     def _trouble(self) -> None:
         """Draw what happens to brokers, the name server and the network."""

@@ -176,14 +176,6 @@ def opened(place: str) -> Iterator[DeltaVerdicts]:
     yield DeltaVerdicts(place, _existing(place))
 
 
-def read_rows(place: str) -> pa.Table:
-    """Return all rows of the present version of a table.
-
-    Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnwritableFile.
-    """
-    return _rows(_present(place), place, VERDICTS.names)
-
-
 def read_files(place: str) -> list[str]:
     """Return the files of the present version of a table.
 

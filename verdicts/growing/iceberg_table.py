@@ -98,10 +98,9 @@ def _found_by(ended: pa.Table) -> BooleanExpression:
     return And(IsNull("valid_to"), are_days, In("transaction_id", set(ended["transaction_id"].to_pylist())))
 
 
-def _rows(table: Table, condition: BooleanExpression | None, schema: pa.Schema) -> pa.Table:
+def _rows(table: Table, condition: BooleanExpression, schema: pa.Schema) -> pa.Table:
     known = {field.name for field in table.schema().fields}
-    scan = table.scan(selected_fields=tuple(name for name in schema.names if name in known))
-    found = (scan if condition is None else scan.filter(condition)).to_arrow()
+    found = table.scan(condition, tuple(name for name in schema.names if name in known)).to_arrow()
     columns = [found[one.name] if one.name in known else pa.nulls(found.num_rows, one.type) for one in schema]
     return pa.table(columns, names=schema.names).cast(schema)
 
@@ -168,14 +167,6 @@ def opened(name: str) -> Iterator[IcebergVerdicts]:
     Raises: BadRequest if it is not a table of verdicts, or the catalog is not configured; MissingLibrary.
     """
     yield _existing(name)
-
-
-def read_rows(name: str) -> pa.Table:
-    """Return all rows of the present version of a table.
-
-    Raises: BadRequest if it is not a table of verdicts; MissingLibrary.
-    """
-    return _rows(_present(name), None, VERDICTS)
 
 
 def read_files(name: str) -> list[str]:

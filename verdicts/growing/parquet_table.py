@@ -180,7 +180,17 @@ class ParquetTable:
     # -- files ------------------------------------------------------------------------------------------------------
 
     def _read(self, file: TableFile, names: Sequence[str] = VERDICTS.names) -> pa.Table:
-        return read_file(self.system, f"{self.top}/{file.name}", names)
+        """Return some columns of a file; one that the version of rmqtx that wrote it did not have is null."""
+        path = f"{self.top}/{file.name}"
+        with self.system.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
+            known = set(parquet.schema_arrow.names)
+            rows = parquet.read([name for name in names if name in known])
+        columns = [
+            rows[name].cast(VERDICTS.field(name).type) if name in known
+            else pa.nulls(rows.num_rows, VERDICTS.field(name).type)
+            for name in names
+        ]
+        return pa.table(columns, schema=pa.schema([VERDICTS.field(name) for name in names]))
 
 
 def _are_current(rows: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
@@ -194,30 +204,6 @@ def _are_equal(values: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:
 
 def _counted(states: pa.ChunkedArray) -> dict[str, int]:
     return {one["values"]: one["counts"] for one in pc.value_counts(states).to_pylist()}
-
-
-def read_file(system: fs.FileSystem, path: str, names: Sequence[str] = VERDICTS.names) -> pa.Table:
-    """Return some columns of a file; one that the version of rmqtx that wrote it did not have is null."""
-    with system.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
-        known = set(parquet.schema_arrow.names)
-        rows = parquet.read([name for name in names if name in known])
-    columns = [
-        rows[name].cast(VERDICTS.field(name).type) if name in known
-        else pa.nulls(rows.num_rows, VERDICTS.field(name).type)
-        for name in names
-    ]
-    return pa.table(columns, schema=pa.schema([VERDICTS.field(name) for name in names]))
-
-
-def read_rows(place: str) -> pa.Table:
-    """Return all rows of the present version of a table.
-
-    Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
-    """
-    with reading(place):
-        system, top = opened_system(place)
-        files = [read_file(system, f"{top}/{file.name}") for file in _present(system, top, place).files]
-        return pa.concat_tables([VERDICTS.empty_table(), *files])
 
 
 def read_files(place: str) -> list[str]:

@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import pyarrow as pa
-
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx.readers.storage.places import is_uri, joined, normalised
@@ -102,21 +100,11 @@ def grow_table(
         )
 
 
-def table_rows(name: TableName) -> pa.Table:
-    """Return all rows of the present version of a table, without waiting for a run that writes.
-
-    Shape:  VERDICTS.
-    Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnreadableFile.
-    """
-    rows: pa.Table = _module(name.kind).read_rows(name.place)
-    return rows
-
-
 def table_files(name: TableName) -> list[str]:
     """Return the Parquet files of the present version of a table, as paths or URIs, for readers of Parquet.
 
     Shape:  all rows of VERDICTS; in Delta Lake `day` is in the names of the folders and not in the files.
-    Raises: as `table_rows`.
+    Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnreadableFile.
     """
     files: list[str] = _module(name.kind).read_files(name.place)
     return files

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rmqtx.readers.model.moments import with_timestamps
+from rmqtx.readers.storage.remote_systems import opened as opened_system
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
 from rmqtx.verdicts.growing.grow import Grown
-from rmqtx.verdicts.growing.tables import TableName, grow_table, table_rows
+from rmqtx.verdicts.growing.table_step import VERDICTS
+from rmqtx.verdicts.growing.tables import ICEBERG, TableName, grow_table, table_files
 
 _Key = tuple[Any, ...]
 _Row = dict[str, Any]
@@ -28,6 +34,38 @@ def key_of(row: _Row) -> _Key:
 
 def ordered(rows: list[_Row]) -> list[_Row]:
     return sorted(rows, key=lambda row: repr((key_of(row), row.get("valid_from"))))
+
+
+def table_rows(name: TableName) -> pa.Table:
+    """The rows of the present version of a table, as other programs find them (VERDICTS): Iceberg by its own library,
+    the others in the Parquet files.
+    """
+    if name.kind == ICEBERG:
+        catalog, _, identifier = name.place.partition(".")
+        table = pytest.importorskip("pyiceberg.catalog").load_catalog(catalog).load_table(identifier)
+        tables = [table.scan().to_arrow()]
+    else:
+        tables = [_rows_of_file(file) for file in table_files(name)]
+    return pa.concat_tables([VERDICTS.empty_table(), *map(_whole, tables)])
+
+
+def _rows_of_file(file: str) -> pa.Table:
+    system, path = opened_system(file)
+    with system.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
+        rows = parquet.read()
+    if "day" in rows.column_names:
+        return rows
+    named = re.search(r"/day=(\d{4}-\d\d-\d\d)/", file)  # Delta Lake: in the name of the folder
+    day = date.fromisoformat(named[1]) if named else None
+    return rows.append_column("day", pa.array([day] * rows.num_rows, pa.date32()))
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    """Rows with the columns that an older version of rmqtx did not write: null."""
+    for one in VERDICTS:
+        if one.name not in rows.column_names:
+            rows = rows.append_column(one, pa.nulls(rows.num_rows, one.type))
+    return rows.select(VERDICTS.names).cast(VERDICTS)
 
 
 @dataclass

@@ -20,12 +20,12 @@ from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower
 from rmqtx.verdicts.growing import parquet_table, table_manifest
 from rmqtx.verdicts.growing.grow import grow
-from rmqtx.verdicts.growing.tables import TableName, opened_table, table_files, table_name, table_rows
+from rmqtx.verdicts.growing.tables import TableName, opened_table, table_files, table_name
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import by_default, rolling
-from tests.verdicts.growing.grown import KINDS, GrownTable, key_of, named
+from tests.verdicts.growing.grown import KINDS, GrownTable, key_of, named, table_rows
 
 NAME = "common-5.3.3"
 
@@ -232,7 +232,6 @@ def test_a_column_that_an_older_version_did_not_write_is_null(
     grown.step()
     for file in table_files(grown.table):
         pq.write_table(pq.ParquetFile(file).read().drop_columns(["reason_code"]), file)
-    assert grown.rows()[0]["reason_code"] is None
     growing.write_to(growing.end)
     grown.step()
     assert {row["reason_code"] is None for row in grown.rows()} == {True, False}
@@ -250,7 +249,6 @@ def test_a_column_that_an_older_version_did_not_write_is_null_in_iceberg(
     place = table.place.partition(".")
     with pytest.importorskip("pyiceberg.catalog").load_catalog(place[0]).load_table(place[2]).update_schema() as schema:
         schema.delete_column("causes")
-    assert {row["causes"] is None for row in grown.rows()} == {True}
     growing.write_to(growing.end)
     grown.step()
     assert {row["causes"] is None for row in grown.rows()} == {True, False}
@@ -272,20 +270,20 @@ def test_what_is_not_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="is a file"), opened_table(table_name(f"{tmp_path}/other/notes.txt")):
         pass
     with pytest.raises(BadRequest, match="is not a table of verdicts"):
-        table_rows(table_name(f"{tmp_path}/none"))
+        table_files(table_name(f"{tmp_path}/none"))
     manifest = tmp_path / "forged" / "_rmqtx" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     facts = {"format": "rmqtx verdicts", "format_version": 1, "version": 1, "made_at_ms": 1, "steps": {}, "states": {},
              "files": [], "retired": [{"name": "../other/part-x.parquet", "since_ms": 0}]}
     manifest.write_text(json.dumps(facts))
     with pytest.raises(Exception, match="a file of this table"):
-        table_rows(table_name(f"{tmp_path}/forged"))
+        table_files(table_name(f"{tmp_path}/forged"))
     manifest.write_text(json.dumps({**facts, "retired": [], "format_version": table_manifest.FORMAT_VERSION + 1}))
     with pytest.raises(BadRequest, match="of another version"):
-        table_rows(table_name(f"{tmp_path}/forged"))
+        table_files(table_name(f"{tmp_path}/forged"))
     pytest.importorskip("deltalake").write_deltalake(str(tmp_path / "delta"), pa.table({"x": [1]}))
     with pytest.raises(BadRequest, match="is not a table of verdicts"):
-        table_rows(table_name(f"delta:{tmp_path}/delta"))
+        table_files(table_name(f"delta:{tmp_path}/delta"))
 
 
 @pytest.mark.parametrize("text", ["iceberg:verdicts", "iceberg:prod.verdicts", "iceberg:prod..verdicts"])
