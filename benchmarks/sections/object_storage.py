@@ -46,7 +46,8 @@ def object_storage(bench: Bench) -> Section:
         requests, sent = (max(values) for values in zip(*counts, strict=True)) if counts else (math.nan, math.nan)
         what = f"`pending` on {name} from object storage"
         section.at_most(f"{what}, requests", requests, most.requests, number)
-        section.at_most(f"{what}, bytes to the bytes of the log", sent / bench.truth(name).end_of_log, most.share, percent)
+        share = sent / bench.truth(name).end_of_log
+        section.at_most(f"{what}, bytes to the bytes of the log", share, most.share, percent)
         section.notes.append(f"{name}: {len(counts)} of 2 runs ended with the right answer; the targets are of those.")
     return section
 
