@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups
 from rmqtx.remoting.protocol.codes import RequestCode
@@ -34,6 +35,17 @@ def test_a_live_broker_stops_where_its_files_say(name: str, tmp_path: Path, clie
         shown = lookups.show([one.broker], str(found.transaction_id))
         assert shown.check_stops == [found]
         assert [row["advice"] for row in shown.table().to_pylist()] == ["decide"]
+
+
+@pytest.mark.parametrize("name", ["poison-4.3.0", "poison-4.5.0"])
+def test_a_stop_before_the_first_round(name: str, tmp_path: Path, client: Client) -> None:
+    """Until then a broker 4.x refuses pulls from the half queue: `pending` and `audit` ended with this refusal."""
+    one = Served(name, tmp_path, client)
+    (wanted,) = check_stops(one.store, one.settings)
+    one.answers.lacks_topics.add(HALF_TOPIC)
+    with one.server:
+        for reading in (lookups.pending([one.broker]), lookups.audit([one.broker])):
+            assert [found.place for found in reading.check_stops] == [wanted.place]
 
 
 @pytest.mark.parametrize(("up_ms", "stands"), [(10_000, False), (3_600_000, True)])
