@@ -45,9 +45,10 @@ class PulledHalves:
         self.ranges.append((begin, end))
 
     def add(self, block: Block) -> None:
-        """Add half messages that were read from slots."""
-        self._numbers.append(block.header("queue_offset").astype(np.int64))
-        self._places.append(block.commit_log_offsets)
+        """Add the half messages among records that were read from slots; a slot may lead to one of another topic."""
+        are_halves = block.topic_is(HALF_TOPIC)
+        self._numbers.append(block.header("queue_offset")[are_halves].astype(np.int64))
+        self._places.append(block.commit_log_offsets[are_halves])
 
     @property
     def numbers(self) -> Int64s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,8 @@ from rmqtx.remoting.protocol.errors import NoAnswer, Refused
 from rmqtx.remoting.protocol.frames import Frame
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
 from rmqtx.verdicts.model.verdict_inputs import NOWHERE
+from tests.forge.damage import log_files, records_in
+from tests.forge.logs import Forge
 from tests.forge.stores import copy_of
 from tests.remoting.fake import Answer, FakeServer, response
 
@@ -293,3 +296,17 @@ def test_slots_that_lead_over_the_next_one_or_over_the_end_of_the_log_are_left_o
         broker = Broker(client, server.address, "broker-a", "c")
         assert {*left_slots(broker, 0, 2_500, 250_000)} == {1_000, 1_700, 2_499}
         assert not {*left_slots(broker, 1_001, 1_700, 250_000)}
+
+
+def test_a_record_of_another_topic_in_the_half_queue_has_no_half_number(tmp_path: Path) -> None:
+    """A slot that a power loss left leads to a later COMMIT record: its number was taken for that of a half message."""
+    forge = Forge(tmp_path / "store")
+    half = forge.half("A")
+    final = forge.commit(half)
+    (file,) = log_files(forge.write())
+    ends = dict(records_in(file))
+    data = file.read_bytes()
+    pulled = half_numbers.PulledHalves()
+    for block in blocks_of([data[begin : begin + ends[begin]] for begin in (half, final)], "broker", []):
+        pulled.add(block)
+    assert pulled.places.tolist() == [half]
