@@ -33,6 +33,15 @@ def _damage(kind: str, place: float) -> Step:
 _CHECK: Step = {"do": "check", "answers": ["none"]}
 _STOP: Step = {"do": "stop"}
 
+#: A power loss takes the next half message and leaves its slot, and a COMMIT record is written to that place.
+_LEFT_SLOT: list[Step] = [
+    *(_half(number) for number in range(3)), _wait(7_000), _end(0, "rollback"), {"do": "batch"}, {"do": "flush"},
+]
+_COMMITTED_OVER_IT: list[Step] = [
+    {"do": "kill", "lost": 1.0}, {"do": "restart", "conf": None}, _wait(7_000), _end(1, "commit"), {"do": "batch"},
+    _wait(7_000), _STOP,
+]
+
 #: What was wrong, and the steps.
 FOUND: dict[str, list[Step]] = {
     # The cut of a queue that leads behind the end of the log was not part of the simulation.
@@ -261,6 +270,10 @@ FOUND: dict[str, list[Step]] = {
         _half(6, 3_000), {"do": "kill", "lost": 1.0}, {"do": "restart", "conf": None}, _wait(7_000),
         _end(3, "rollback"), {"do": "batch"}, _wait(7_000), _STOP,
     ],
+    # The same within its page: the end of the log was rounded up to the page, so copies got slots. Dispatch of 4.5.0
+    # to 4.9.8 begins where the slot leads; a copy across that place got a slot.
+    "slot-within-the-page": [*_LEFT_SLOT, _half(6, 700), *_COMMITTED_OVER_IT],
+    "slot-ends-in-a-copy": [*_LEFT_SLOT, _half(6, 400), *_COMMITTED_OVER_IT],
     # Op messages are also read once only in a round that ends at a half which is too young.
     "young-before-decided": [_half(0), _wait(150_000), _half(1), _half(2), _end(2, "commit"), _STOP],
     # 4.9.7 takes a half message with a timer; the check of 5.0.0 discards it because of its age.

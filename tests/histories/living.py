@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
@@ -51,6 +52,9 @@ _PAUSE_SECONDS = 2.0
 #: Acts are in the first interval of the check: no round is played meanwhile.
 _PROVE_MS_MIN = 10_000
 _DECIDED = (State.COMMITTED, State.ROLLED_BACK)
+#: What rmqtx reports where the broker did not return a record; `record-damaged`: the bytes to which a slot leads that a
+#: power loss left.
+_LACKING = frozenset({"entries-unread", "dispatch-ahead", "record-damaged"})
 _SINCE_THE_START = frozenset({"stalled", "never_checked"})
 #: What may have happened to the files, so that both ways read the same records. A broker sends no others.
 _HARMLESS = frozenset({
@@ -174,10 +178,12 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         live = audited.table().to_pylist()
         live_listed = live_lookups.pending([broker]).table().to_pylist()
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
-    lacks = any(one.code in ("entries-unread", "dispatch-ahead") for one in audited.findings)
+    lacks = any(one.code in _LACKING for one in audited.findings)
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
-        yield what, *_both(said, of_half_queue, broker.root, str(root), is_incomplete=lacks)
+        left_out = behind_the_queue(store, wanted) if lacks else frozenset()
+        both = [[row for row in rows if row["transaction_id"] not in left_out] for rows in (said, of_half_queue)]
+        yield what, *_both(*both, broker.root, str(root), is_incomplete=lacks)
         # How often: the wire has less, and rmqtx says so.
         names = {row["transaction_id"] for row in of_half_queue if row["state"] != "UNDECIDABLE"}
         for _ in names.intersection(row["transaction_id"] for row in said if row["state"] == "UNDECIDABLE"):
@@ -198,6 +204,23 @@ def _has_slots_behind(machine: Machine, root: Path) -> bool:
     return any(
         slots_end(root, topic) > int(end) for topic, end in zip((HALF_TOPIC, OP_TOPIC), words[3:5], strict=True)
     )
+
+
+def behind_the_queue(store: Store, rows: list[Row]) -> frozenset[str]:
+    """The transactions whose newest half copy is behind the last slot of the half queue.
+
+    Where a slot that a power loss left keeps it from a slot, a running broker has lost it; its files do not show that
+    the dispatch has passed it.
+    """
+    with open_queue(store, HALF_TOPIC, 0) as half_queue:
+        if not half_queue.exists:  # it is in RocksDB
+            return frozenset()
+        _, places, _, _ = half_queue.read(half_queue.first_offset, half_queue.max_offset)
+    last = max(places.tolist(), default=-1)
+    are_behind = (
+        (row["transaction_id"], any(copy["commit_log_offset"] > last for copy in row["half_copies"])) for row in rows
+    )
+    return frozenset(name for name, is_behind in are_behind if is_behind)
 
 
 def _is_in_half_queue(row: Row) -> bool:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.histories.living import has_bytes_behind
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from tests.forge.damage import SLOT_BYTES, queue_files, zero_bytes
+from tests.forge.logs import Forge
+from tests.histories.living import behind_the_queue, has_bytes_behind
 
 _FILE_BYTES = 16_384
 
@@ -26,3 +31,16 @@ def test_bytes_that_a_start_cut_off_are_seen_in_the_last_file_and_in_a_later_one
     root = _log(tmp_path, _FILE_BYTES, 1_001, 0)
     assert has_bytes_behind(root, _FILE_BYTES + 1_000)
     assert has_bytes_behind(root, _FILE_BYTES - 1)
+
+
+def test_a_half_message_behind_the_queue_is_known_by_its_place(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    for name in ("A", "B"):
+        forge.half(name)
+    root = forge.write()
+    rows = audit([store := open_store(root)], lambda one: broker_settings(one, version="4.9.7")).table().to_pylist()
+    assert behind_the_queue(store, rows) == frozenset()
+    (file,) = queue_files(root, HALF_TOPIC)
+    zero_bytes(file, SLOT_BYTES, SLOT_BYTES)
+    rows = audit([store := open_store(root)], lambda one: broker_settings(one, version="4.9.7")).table().to_pylist()
+    assert behind_the_queue(store, rows) == {"B"}

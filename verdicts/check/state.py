@@ -101,20 +101,24 @@ class Undispatched(NamedTuple):
     """New half copies that get no slot: the half queue leads behind the end of the log, and takes no record before.
 
     Shape: `log_end`: where the next record is written. `maximum`: the place up to which records get no slot.
-           `compares_ends`: a record counts by its end, not by its begin. `copies_count`: copies without a slot until
+           `compares_ends`: a record counts by its end, not by its begin. `begins_behind`: dispatch begins at `maximum`,
+           so a record over it gets none, whatever counts (4.5.0 to 4.9.8). `copies_count`: copies without a slot until
            now; the number of the next copy is larger than that of its slot by this count.
-    Source: store/ConsumeQueue.java putMessagePositionInfo; docs/formats/consume_queues.md#dispatch.
+    Source: store/ConsumeQueue.java putMessagePositionInfo, DefaultMessageStore.java start;
+            docs/formats/consume_queues.md#dispatch.
     """
 
     log_end: int
     maximum: int
     compares_ends: bool
+    begins_behind: bool = False
     copies_count: int = 0
 
     def written(self, length_bytes: int, *, is_half: bool) -> tuple[Undispatched, bool]:
         """Return the state after a record, and whether this gets a slot."""
         end = self.log_end + length_bytes
         has_slot = (end if self.compares_ends else self.log_end) > self.maximum
+        has_slot &= not self.begins_behind or self.log_end >= self.maximum
         count = self.copies_count + (is_half and not has_slot)
         return self._replace(log_end=end, copies_count=count), has_slot
 

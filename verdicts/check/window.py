@@ -366,7 +366,7 @@ def _undispatched(
     if is_bundle(store):
         return None
     if started is not None and started.hinders_new_slots:
-        return Undispatched(started.log_end, started.maximum, started.compares_ends)
+        return Undispatched(started.log_end, started.maximum, started.compares_ends, started.begins_behind)
     if any(read.readable_from != NEVER_READABLE for read in reads.values()):
         return Undispatched(log_end, -1, compares_ends=False)
     return None

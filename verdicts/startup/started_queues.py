@@ -61,8 +61,8 @@ class StartedQueue:
            `is_complete`: no record lacks a slot.
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
            `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
-           the log; `compares_ends`: whether a record counts by its end. `passed_until`: the same for records that
-           are written before the start. `cuts`: that the start cuts off
+           the log; `compares_ends`: whether a record counts by its end; `begins_behind`: whether dispatch begins there.
+           `passed_until`: the same for records that are written before the start. `cuts`: that the start cuts off
            stored slots, and that records get no slot, or that of another one.
     """
 
@@ -76,6 +76,7 @@ class StartedQueue:
     maximum: int = -1
     log_end: int = 0
     compares_ends: bool = False
+    begins_behind: bool = False
     passed_until: int = -1
     cuts: tuple[Finding, ...] = ()
 
@@ -211,7 +212,8 @@ def _reaching(
     `reaches`: the places that the half and op queue reach after a start that changes them; else empty. A start cuts
     other queues too where they lead behind the end of the log.
     """
-    if rules.dispatches == "behind_queues":  # of any queue, for all queues
+    begins_behind = rules.dispatches == "behind_queues"
+    if begins_behind:  # of any queue, for all queues
         if not reaches and not store.aborted:
             maximum = max(maximum, queue_reach(store).as_counted(rules))
         else:
@@ -223,7 +225,9 @@ def _reaching(
             maximum = max([maximum, *reaches, *others])
     if maximum >= log_end:
         log_end = scanned_end(store)
-    return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
+    return replace(
+        queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end, begins_behind=begins_behind
+    )
 
 
 def _cut_by_dledger(
@@ -269,7 +273,9 @@ def _log_end(store: Store, rules: RecoveryRules, reach: QueueReach) -> tuple[int
             with segment.open() as file:
                 found = check_record(file, reach.begin - segment.base_offset, rules)
                 if found.kind == BLANK_OK or found.is_passed(rules, is_abnormal=store.aborted):
-                    return end, False
+                    # A slot that a power loss left may name more bytes than the record that was written there later.
+                    leads_over = reach.end > reach.begin + found.length_bytes
+                    return scanned_end(store) if leads_over else end, False
     return scanned_end(store), True
 
 
