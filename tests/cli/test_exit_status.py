@@ -12,6 +12,7 @@ from rmqtx.repairs.receipts.act_words import ActOutcome
 from rmqtx_cli import main
 from rmqtx_cli.acting.confirmed_acts import status_of_answers
 from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
 
 
 def test_numbers_are_an_interface() -> None:
@@ -184,3 +185,15 @@ def test_a_plan_is_stale_if_nothing_of_it_was_done() -> None:
     assert exit_status.combined([refused, stale]) == exit_status.combined([stale]) == stale
     assert exit_status.combined([done, stale]) == exit_status.combined([done, refused]) == exit_status.SOME_REFUSED
     assert exit_status.combined([done, stale, exit_status.UNKNOWN_OUTCOME]) == exit_status.UNKNOWN_OUTCOME
+
+
+@pytest.mark.parametrize(("name", "status"), [("common-5.3.3", exit_status.INCOMPLETE), ("empty-4.3.0", 0)])
+def test_cursors_without_their_file_are_unknown_if_the_broker_got_a_message(
+    rmqtx: Run, tmp_path: Path, name: str, status: int
+) -> None:
+    """It was 0, with the warning that the cursors are unknown."""
+    root = copy_of(name, tmp_path)
+    shutil.rmtree(root / "config")
+    result = rmqtx("decode", "cursors", root)
+    assert (result.status, result.out) == (status, "")
+    assert "config-missing" in result.err

@@ -9,6 +9,8 @@ import pyarrow as pa
 from rmqtx.readers.cursors import read_cursors
 from rmqtx.readers.index import index_scan
 from rmqtx.readers.log import dledger as dledger_entries
+from rmqtx.readers.log.commit_log import written_end
+from rmqtx.readers.model import exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.tables import DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
@@ -70,8 +72,20 @@ def checkpoint(options: DecodeCheckpoint) -> int:
 
 
 def cursors(options: DecodeCursors) -> int:
-    """Print the cursors of groups; return the exit status."""
-    return _list(options, "cursors", read_cursors, options.topic)
+    """Print the cursors of groups; return the exit status.
+
+    Without the file nothing is known about them: that is an answer only for a broker that never got a message.
+    """
+    lacks = False
+
+    def read(store: Store) -> Reading:
+        nonlocal lacks
+        reading = read_cursors(store)
+        lacks |= written_end(store).has_data and any(one.code == "config-missing" for one in reading.findings)
+        return reading
+
+    status = _list(options, "cursors", read, options.topic)
+    return exit_status.INCOMPLETE if lacks else status
 
 
 def epochs(options: DecodeEpochs) -> int:
