@@ -161,7 +161,8 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
     """Read a running machine over the wire and from its files.
 
     Yield for each answer what it is about, and both answers; nothing where the start cut off a part of the log or of
-    the half or op queue, whose bytes are in the files until others are written there.
+    the half or op queue, whose bytes are in the files until others are written there, and where only the files show
+    that records are lost: a queue of another topic leads over the end of the log.
     """
     now_ms = machine.now_ms
     machine.step("persist")
@@ -171,7 +172,8 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
     settings = broker_settings(store, conf=conf, version=machine.version)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MOMENT, lambda _: now_ms)
-        files = audit([store], lambda _: settings).table().to_pylist()
+        of_files = audit([store], lambda _: settings)
+        files = of_files.table().to_pylist()
         listed = lookups.pending([store], lambda _: settings).table().to_pylist()
     with connected(machine) as broker:
         audited = live_lookups.audit([broker])
@@ -179,6 +181,9 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         live_listed = live_lookups.pending([broker]).table().to_pylist()
         shown = [live_lookups.show([broker], row["transaction_id"]).table().to_pylist() for row in live[:1]]
     lacks = any(one.code in _LACKING for one in audited.findings)
+    if not lacks and any(one.code == "log-missing" for one in of_files.findings):
+        yield "live audit not compared", "", ""
+        return
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
         left_out = behind_the_queue(store, wanted) if lacks else frozenset()
