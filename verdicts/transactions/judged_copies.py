@@ -213,11 +213,11 @@ class JudgedCopies:
 
     @cached_property
     def _store_numbers(self) -> Int64s:
-        """The number of each transaction's store among `chains.stores`; 0 if it is unknown."""
+        """The number of each transaction's store among `chains.stores`."""
         names = self.chains.stores
         if len(names) <= 1:
             return np.zeros(self.chains.count, np.int64)
-        return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
+        return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())))
 
     @cached_property
     def loses_final(self) -> Bools:

@@ -153,6 +153,20 @@ def test_a_damaged_header_leaves_bytes_unknown_only_if_a_state_depends_on_the_fi
     assert [one.transaction_ids for one in found.ranges] == [("A",)] * is_unknown
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_record_that_contradicts_its_property_crc_is_unknown_and_no_byte_of_the_next_one(
+    tmp_path: Path, number: int
+) -> None:
+    """Also the first record of the log; what its properties say now identifies nothing."""
+    forge = Forge(tmp_path / "store")
+    places = [forge.half(f"H{one}") for one in range(3)]
+    store = open_store(forge.write())
+    begin, end = places[number : number + 2]
+    finding = Finding(store.root, "record-property-crc", commit_log_offset=begin, length_bytes=end - begin)
+    found = missing_bytes(store, [], [finding], [])
+    assert [(one.begin_offset, one.end_offset, one.is_identified) for one in found.ranges] == [(begin, end, False)]
+
+
 def test_a_place_in_a_record_leads_to_its_begin_from_the_first_byte_to_the_last(tmp_path: Path) -> None:
     """Else a damaged slot that points just behind the begin of a record counts as a lost record."""
     forge = Forge(tmp_path / "store")

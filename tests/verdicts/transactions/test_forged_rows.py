@@ -34,6 +34,14 @@ def test_a_half_that_was_never_checked_waits_and_has_no_other_words(forge: Forge
     assert row["reason"] == "half queue offset 0 is at or after the check cursor 0, no op message, no COMMIT record"
 
 
+def test_a_half_without_checks_left_is_discarded_for_that_and_not_as_expired(forge: Forge) -> None:
+    """The check counts before it looks at the age."""
+    forge.half("SPENT", checks=15)
+    forge.half("OLD")
+    rows = audit([open_store(forge.write())], settings, at_ms=forge.now_ms + 80 * 3_600_000).table().to_pylist()
+    assert {row["transaction_id"]: "expired" in row["flags"] for row in rows} == {"SPENT": False, "OLD": True}
+
+
 def test_a_delayed_half_is_no_copy_in_the_half_topic(forge: Forge) -> None:
     place = forge.half("A")
     words = (("REAL_TOPIC", HALF_TOPIC), ("REAL_QID", "0"), ("TRAN_MSG", "true"), ("UNIQ_KEY", "B"), ("PGROUP", "shop"))

@@ -207,6 +207,19 @@ def test_the_op_message_of_a_commit_decides_no_other_half(tmp_path: Path) -> Non
     assert (rows["B"]["state"], rows["B"]["reason_code"]) == ("LOST", "hidden_by_number")
 
 
+@pytest.mark.parametrize(("after_ms", "state"), [(63_000, "LOST"), (63_001, "UNDECIDABLE")])
+def test_an_op_message_long_after_a_commit_may_decide_another_half(tmp_path: Path, after_ms: int, state: str) -> None:
+    """A minute more than the time for which a broker collects op messages is long."""
+    forge = Forge(tmp_path / "store")
+    first = forge.half("A")
+    duplicate(forge, "B")
+    forge.commit(first)
+    forge.now_ms += after_ms - 10
+    forge.op(first)
+    rows = judged(forge)
+    assert (rows["A"]["state"], rows["B"]["state"]) == ("COMMITTED", state)
+
+
 def test_an_op_message_that_may_mean_two_halves_decides_none(tmp_path: Path) -> None:
     forge = Forge(tmp_path / "store")
     first = forge.half("A")
