@@ -206,7 +206,7 @@ class _Pass:
         end = self.visible_end
         at_end = place == end or not end
         self.nulls_count += 1
-        if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
+        if self.nulls_count > 1 or at_end:
             return place, Stop.END if at_end else Stop.UNREADABLE
         if self.state.half_begin <= place < end:
             return self._pass_without_half(place), None

@@ -290,12 +290,8 @@ def _database_window(
         raise UnknownSlots(f"{store.root}: its half queue is in RocksDB, and grows while it is read", file=store.root)
     half_slots, op_slots = _from_cursor(halves, half_cursor), _from_cursor(ops, op_cursor)
     op_read = _Records(OP_TOPIC, queue_id, op_slots)
-    op_records = list(op_read.read(store, findings))
     least = half_cursor if half_cursor <= halves.end else 0
-    stored_ops = ops_of_records(op_records, rules, op_slots.begin, op_slots.end, least)
-    if least and begins_again(stored_ops, halves.begin, halves.end, rules):
-        half_slots = _from_cursor(halves, halves.begin)
-        stored_ops = ops_of_records(op_records, rules, op_slots.begin, op_slots.end, 0)
+    stored_ops = ops_of_records(op_read.read(store, findings), rules, op_slots.begin, op_slots.end, least)
     half_read = _Records(HALF_TOPIC, queue_id, half_slots)
     half_read.kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
     stored_halves = halves_of_records(half_read.read(store, findings), rules, half_slots.begin, half_slots.end)

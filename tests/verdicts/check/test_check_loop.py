@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import pytest
@@ -11,7 +11,7 @@ from rmqtx.readers.model.releases import Version
 from rmqtx.verdicts.check.check_rules import Action, CheckSettings, CheckStep, Round, Stop, check_rules
 from rmqtx.verdicts.check.half_queue_check import play_round, play_rounds
 from rmqtx.verdicts.check.read_again import RoundEnd, copies_read_again
-from rmqtx.verdicts.check.state import CheckState, HalfCopy, Op
+from rmqtx.verdicts.check.state import CheckState, FirstFile, HalfCopy, Op
 from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.simulation.simulation import Outcome
 
@@ -210,6 +210,19 @@ def test_born_in_the_future_is_asked_at_once() -> None:
     assert did(play_round(before, check_rules(NEW), SETTINGS, NOW_MS)) == [("checked", 0)]
 
 
+@pytest.mark.parametrize(("half_age_ms", "op_born_ms", "waited_ms"), [
+    (60_000, 6_000, 1_000), (60_000, 6_001, 0), (-1, 6_000, 0),
+])
+def test_a_half_is_asked_about_without_more_op_messages_if_the_last_one_is_newer_than_the_time_out(
+    half_age_ms: int, op_born_ms: int, waited_ms: int
+) -> None:
+    """Or if the half was born in the future; else the check reads on, and waits a second for more."""
+    newest = op(0, 7)._replace(born_time_ms=NOW_MS + op_born_ms)
+    before = state([half(0, age_ms=half_age_ms)._replace(store_time_ms=NOW_MS - 1)], [newest])
+    (step,) = play_round(before, check_rules(NEW), SETTINGS, NOW_MS).steps
+    assert (step.action, step.time_ms - NOW_MS) == (Action.CHECKED, waited_ms)
+
+
 def test_only_32_ops_are_read_until_a_half_asks_for_more() -> None:
     ops: list[Op | None] = [op(number, number) for number in range(40)]
     halves: list[HalfCopy | None] = [half(number) for number in range(40)]
@@ -218,6 +231,13 @@ def test_only_32_ops_are_read_until_a_half_asks_for_more() -> None:
     played = play_round(state(halves, ops), check_rules(NEW), SETTINGS, NOW_MS)
     assert did(played) == [(str(Action.ENDED), number) for number in range(40)]
     assert cursors(played) == (40, 40)
+
+
+@pytest.mark.parametrize(("kept_ms", "begin"), [(30_001, 0), (30_000, 1)])
+def test_between_two_rounds_the_time_of_the_first_file_of_a_half_queue_passes(kept_ms: int, begin: int) -> None:
+    """The interval is 30 s; then the file is deleted, and the queue begins behind it."""
+    begun = replace(state([half(0, age_ms=1_000), half(1, age_ms=1_000)]), first_file=FirstFile(kept_ms, 1))
+    assert play_round(begun, check_rules(NEW), SETTINGS, NOW_MS).state.half_begin == begin
 
 
 def test_nothing_to_do_and_no_queue_at_all() -> None:
@@ -250,6 +270,14 @@ def test_a_settled_copy_is_read_again_behind_a_young_half(version: Version, foun
     assert copies_read_again(before, check_rules(version), SETTINGS, NOW_MS) == found
     rounds = islice(play_rounds(before, check_rules(version), SETTINGS, NOW_MS), 3)
     assert any(("checked", 2) in did(played) for played in rounds) == bool(found)
+
+
+@pytest.mark.parametrize(("version", "found"), [(BEFORE_4_6, {1: RoundEnd(0, 0)}), (OLD, {}), (NEW, {})])
+def test_a_settled_copy_is_read_again_behind_a_half_that_the_store_refuses(
+    version: Version, found: dict[int, RoundEnd]
+) -> None:
+    before = state([half(0, properties_bytes=32_760), half(1)], [op(0, 1)])
+    assert copies_read_again(before, check_rules(version), SETTINGS, NOW_MS) == found
 
 
 def test_a_copy_that_an_op_ends_in_one_round_only_is_not_ended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 from tests.forge.damage import flip_byte, log_files
@@ -55,6 +58,19 @@ def test_the_slots_are_those_of_the_records(name: str) -> None:
         assert slots.numbers.tolist() == [row["queue_offset"] for row in mine] == list(range(len(mine)))
         assert slots.offsets.tolist() == [row["commit_log_offset"] for row in mine]
         assert slots.lengths.tolist() == [row["length_bytes"] for row in mine]
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+def test_a_running_store_is_predicted_unless_a_cursor_is_newer_than_the_slots(topic: str) -> None:
+    """The cursors are read after the slots."""
+    running, rules = replace(opened(CLEAN), used_by_process=1), check_rules((5, 5, 0))
+    slots = slots_after_start(running, (HALF_TOPIC, OP_TOPIC), 0)
+    cursors = {name: one.end for name, one in slots.items()}
+    window = check_window(running, rules, 0, *cursors.values())
+    assert (window.state.half_end, window.state.op_end) == tuple(cursors.values())
+    cursors[topic] += 1
+    with pytest.raises(UnknownSlots, match="grows while it is read"):
+        check_window(running, rules, 0, *cursors.values())
 
 
 def slot_gone(root: Path) -> None:

@@ -7,14 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from rmqtx.readers.model.releases import Version
+from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.check.check_rules import CheckSettings, check_rules
 from rmqtx.verdicts.check.check_stops import check_stops
-from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, passed_slots, slot_reads
+from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, checked_slots, passed_slots, slot_reads
 from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.simulation import Simulated, outcomes
+from rmqtx.verdicts.startup.started_queues import StartedQueue
 from tests.forge.damage import SLOT_BYTES, queue_files, write_bytes
 from tests.forge.logs import Forge
 from tests.forge.records import Message
@@ -36,6 +40,12 @@ def test_a_read_ends_with_the_file_of_the_queue() -> None:
     assert (one.returned, one.end, one.limit) == (None, 12, 12)
 
 
+def test_a_slot_of_no_bytes_gets_the_record_of_the_next_slot_and_one_of_few_bytes_its_own() -> None:
+    places, known = np.full(3, 1_200, np.int64), np.ones(3, np.bool_)
+    found = slot_reads(LOG, 10, places, np.array([0, 1, 50]), np.array([20]), known)
+    assert {number: (one.returned, one.is_found) for number, one in found.items()} == {10: (11, True)}
+
+
 def test_only_a_slot_behind_the_end_of_the_log_can_get_its_record_later() -> None:
     behind, before = read_of([2_500], [20])[10], read_of([900], [20])[10]
     assert (behind.own_place, behind.readable_from) == (2_500, 2_550)
@@ -44,6 +54,19 @@ def test_only_a_slot_behind_the_end_of_the_log_can_get_its_record_later() -> Non
 
 def test_the_slots_behind_one_without_a_record_are_passed_unread() -> None:
     assert passed_slots({3: SlotRead(None, 6, 6, False)}, 2, 8).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("cursor", [0, 1, 2, 3, 5])
+def test_a_check_reads_stored_slots_then_those_that_a_start_adds_then_those_that_it_leaves_behind(
+    tmp_path: Path, cursor: int
+) -> None:
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(f"HALF-{number}") for number in range(5)]
+    with open_queue(open_store(forge.write()), HALF_TOPIC, 0) as queue:
+        found = checked_slots(queue, cursor, 0, StartedQueue(2, added=((halves[4], 77),), end=5))
+    places = [*halves[:2], halves[4], *halves[3:]]
+    assert found.numbers.tolist() == list(range(5))[cursor:]
+    assert (found.offsets.tolist(), found.lengths[found.numbers == 2].tolist()) == (places[cursor:], [77][: cursor < 3])
 
 
 def test_a_shorter_record_at_the_place_of_a_slot_stops_no_check(tmp_path: Path) -> None:
@@ -78,6 +101,24 @@ def test_a_check_that_begins_again_passes_the_first_half_if_a_later_op_settles_i
     assert [one.is_ended for one in found.values()] == [True, False]
 
 
+@pytest.mark.parametrize(("version", "asked"), [((4, 9, 3), {0: 1, 1: 1}), ((4, 9, 4), {})])
+def test_an_op_message_behind_the_end_of_the_half_queue_sends_an_old_check_back_to_its_begin(
+    tmp_path: Path, version: Version, asked: dict[int, int]
+) -> None:
+    """A power loss took the last half message and left its op message. The check asks again, also for what the op
+    messages that it read before had settled.
+    """
+    forge = Forge(tmp_path / "store")
+    settled, _ = forge.half("SETTLED"), forge.half("DISCARDED")
+    forge.op(settled)
+    forge.append(Message(topic=OP_TOPIC, body=b"2", properties=(("TAGS", "d"),)))
+    store, rules = open_store(forge.write(half_cursor=2)), check_rules(version)
+    window = check_window(store, rules, 0, 2, 0)
+    settings = CheckSettings(6_000, 15, 30_000, 1 << 40)
+    found = outcomes(Simulated(store.root, "", window, rules, settings, forge.now_ms + 3_600_000), 1)
+    assert {number: one.checks_to_come_count for number, one in found.items()} == asked
+
+
 def test_a_running_check_stands_still_since_the_immunity_time_of_its_half_was_over(tmp_path: Path) -> None:
     forge = Forge(tmp_path / "store")
     place = forge.half("IMMUNE", immunity=100)
@@ -107,7 +148,7 @@ def test_slots_that_a_running_broker_wrote_since_its_store_was_opened_are_no_dam
     assert window.words["commit_log_offset"].to_pylist() == known[3:]
     passed = check_window(running, check_rules((5, 3, 3)), 0, 39, 0)  # the cursor is newer than the list of files too
     assert (passed.findings, passed.state.half_end, passed.words.num_rows) == ([], 39, 0)
-    (queue,) = queue_files(root, "RMQ_SYS_TRANS_HALF_TOPIC")
+    (queue,) = queue_files(root, HALF_TOPIC)
     write_bytes(queue, 10 * SLOT_BYTES, (1 << 40).to_bytes(8, "big"))  # a slot before known ones is damaged
     damaged = check_window(running, check_rules((5, 3, 3)), 0, 3, 0)
     assert ([one.code for one in damaged.findings], damaged.state.half_end) == (["undecidable"], len(known))
