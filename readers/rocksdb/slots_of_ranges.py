@@ -25,6 +25,9 @@ Range = tuple[int, int]
 _SEARCHES_MAX = 1 << 14
 #: Limit of slots that are read, over all queues.
 _SLOTS_MAX = 1 << 20
+#: In place of the topic of queues that a database may have, and that are unknown because it cannot be read.
+ANY_TOPIC = ""
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class RangeSlots:
     """The slots of one queue that point into a range, and the nearest slot on each side.
 
     Shape: three arrays that go together; `numbers` are queue offsets. `is_from_begin`: there is no earlier slot.
+           `is_readable`: False for a queue that exists, and whose slots are not known.
     Order: queue offset. Units: bytes of the commit log.
     """
 
@@ -41,11 +45,17 @@ class RangeSlots:
     offsets: Int64s
     lengths: Int64s
     is_from_begin: bool
+    is_readable: bool = True
+
+    @classmethod
+    def unknown(cls, topic: str, queue_id: int) -> RangeSlots:
+        """Return those of a queue that cannot be read."""
+        return cls(topic, queue_id, _NONE, _NONE, _NONE, is_from_begin=False, is_readable=False)
 
     @property
     def is_in_order(self) -> bool:
         """Whether the slots have consecutive numbers and ascending places: then no slot is missing here."""
-        return bool((np.diff(self.numbers) == 1).all() and (np.diff(self.offsets) > 0).all())
+        return self.is_readable and bool((np.diff(self.numbers) == 1).all() and (np.diff(self.offsets) > 0).all())
 
 
 class TooMany(Exception):
@@ -55,7 +65,8 @@ class TooMany(Exception):
 def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[RangeSlots]] | None:
     """Return for each range the slots of every queue; None if the limits do not allow it.
 
-    Shape: a queue that cannot be read is left out. Units: commit-log offsets in bytes.
+    Damage: a queue that cannot be read is there without slots, for a database with `ANY_TOPIC`.
+    Units: commit-log offsets in bytes.
     """
     found: list[list[RangeSlots]] = [[] for _ in ranges]
     budget = _Budget()
@@ -65,7 +76,7 @@ def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[RangeSlo
             try:
                 parts = list(_in_file(store, topic, queue_id, ranges, budget))
             except SourceError:
-                continue
+                parts = [RangeSlots.unknown(topic, queue_id)] * len(ranges)
             for row, part in zip(found, parts, strict=True):
                 row.append(part)
         for row, database_parts in zip(found, _in_databases(store, ranges, budget), strict=True):
@@ -116,11 +127,15 @@ def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> lis
                     )
                     parts.setdefault((some.topic, some.queue_id), []).append((some.queue_offsets, offsets, lengths))
         except SourceError:
+            for row in found:
+                row.append(RangeSlots.unknown(ANY_TOPIC, 0))
             continue
         for (topic, queue_id), pieces in parts.items():
             numbers, offsets, lengths = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
-            if (np.diff(offsets) <= 0).any():
-                continue  # a binary search is not possible, and the queue proves nothing
+            if (np.diff(offsets) <= 0).any():  # a binary search is not possible, and the queue proves nothing
+                for row in found:
+                    row.append(RangeSlots.unknown(topic, queue_id))
+                continue
             for row, (begin, end) in zip(found, ranges, strict=True):
                 first, last = np.searchsorted(offsets, (begin, end)).tolist()
                 near = slice(max(first - 1, 0), last + 1)

@@ -190,7 +190,7 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
         _add_missing(selection, missing)
     holes = [(one.begin_offset, one.end_offset) for one in facts.missing if not one.is_identified]
     for (begin, end), queues in zip(holes, slots_of_ranges(store, holes) or (), strict=False):
-        for queue in queues:  # entries for a hole limit what it can hide
+        for queue in (one for one in queues if one.is_readable):  # entries for a hole limit what it can hide
             inside = queue.numbers[(queue.offsets >= begin) & (queue.offsets < end)].tolist()
             selection.slots.setdefault((queue.topic, queue.queue_id), set()).update(inside)
 

@@ -36,7 +36,7 @@ from rmqtx.readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
-from rmqtx.readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
+from rmqtx.readers.rocksdb.slots_of_ranges import ANY_TOPIC, RangeSlots, slots_of_ranges
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
@@ -83,15 +83,17 @@ def bounded(
         found: list[MissingRange] = []
         decisions: list[MisdirectedDecision] = []
         for number, one in enumerate(ranges):
-            hole = _RangeEvidence(store, log, one, [] if slots is None else slots[number], redo, keys)
-            if slots is not None and not hole.has_record_behind():
+            parts = None if slots is None else slots[number]
+            hole = _RangeEvidence(store, log, one, parts or [], redo, keys)
+            if parts is not None and not hole.has_record_behind():
                 behind = slots_of_ranges(store, [(one.begin_offset, _BEHIND_ALL)])
-                unbounded = replace(one, end_offset=_BEHIND_ALL)
-                hole = _RangeEvidence(store, log, unbounded, behind[0] if behind else [], redo, keys)
+                parts = None if behind is None else behind[0]
+                if parts is not None:
+                    hole = _RangeEvidence(store, log, replace(one, end_offset=_BEHIND_ALL), parts, redo, keys)
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
             misdirected, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
             decisions.extend(misdirected)
-            hidden = None if one.is_identified or slots is None or _may_hold_fillers(store, one) else hole.records()
+            hidden = None if one.is_identified or parts is None or _may_hold_fillers(store, one) else hole.records()
             if one.named_from_offset is not None:
                 unknown.append(one.named_from_offset)
             found.append(replace(one, hidden=hidden, named_from_offset=min(unknown, default=None)))
@@ -226,7 +228,7 @@ class _RangeEvidence:
         for part in self._parts:
             is_clear = self._hides_nothing(part, begin, end, may_be_idle=is_blank and was_dispatched)
             clear[part.topic] = clear.get(part.topic, True) and is_clear
-        for topic in _BORN_LATER if was_dispatched else ():
+        for topic in _BORN_LATER if was_dispatched and ANY_TOPIC not in self._broken_topics else ():
             clear.setdefault(topic, True)
         return UnexplainedBytes(begin, end, tuple(sorted(
             topic for topic, is_clear in clear.items() if is_clear and topic not in self._broken_topics
