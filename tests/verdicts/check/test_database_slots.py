@@ -66,11 +66,11 @@ def test_a_running_store_is_predicted_unless_a_cursor_is_newer_than_the_slots(to
     running, rules = replace(opened(CLEAN), used_by_process=1), check_rules((5, 5, 0))
     slots = slots_after_start(running, (HALF_TOPIC, OP_TOPIC), 0)
     cursors = {name: one.end for name, one in slots.items()}
-    window = check_window(running, rules, 0, *cursors.values())
-    assert (window.state.half_end, window.state.op_end) == tuple(cursors.values())
+    window = check_window(running, rules, 0, cursors[HALF_TOPIC], cursors[OP_TOPIC])
+    assert (window.state.half_end, window.state.op_end) == (cursors[HALF_TOPIC], cursors[OP_TOPIC])
     cursors[topic] += 1
     with pytest.raises(UnknownSlots, match="grows while it is read"):
-        check_window(running, rules, 0, *cursors.values())
+        check_window(running, rules, 0, cursors[HALF_TOPIC], cursors[OP_TOPIC])
 
 
 def slot_gone(root: Path) -> None:

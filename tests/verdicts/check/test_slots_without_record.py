@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmqtx.readers.log.record_layout import FILLER
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_settings import broker_settings
@@ -152,3 +153,14 @@ def test_slots_that_a_running_broker_wrote_since_its_store_was_opened_are_no_dam
     write_bytes(queue, 10 * SLOT_BYTES, (1 << 40).to_bytes(8, "big"))  # a slot before known ones is damaged
     damaged = check_window(running, check_rules((5, 3, 3)), 0, 3, 0)
     assert ([one.code for one in damaged.findings], damaged.state.half_end) == (["undecidable"], len(known))
+
+
+def test_a_half_that_a_salvage_filled_gets_its_slot_from_a_running_broker_too(tmp_path: Path) -> None:
+    """For a broker it is a record, and the next half has the number after it."""
+    forge = Forge(tmp_path / "store")
+    forge.half("A")
+    filler = forge.append(Message(topic=HALF_TOPIC, properties=((FILLER, "1"),)))
+    forge._slots[HALF_TOPIC, 0].pop()
+    running = replace(open_store(forge.write()), used_by_process=1)
+    window = check_window(running, check_rules((5, 3, 3)), 0, 0, 0)
+    assert (window.state.half_end, window.slot_offsets.tolist()) == (2, [0, filler])
