@@ -180,9 +180,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("no file of the product differs from main; give a folder")
         return 0
     entries = read_equivalents(EQUIVALENT if root == ROOT else root / "tests" / "equivalent.toml")
-    for entry in unknown(root, entries):
-        print(f"{entry.file}: {entry.function}: no mutant `{entry.mutation}` any longer", file=sys.stderr)
-    equivalents = {entry.key: entry.why for entry in entries}
+    gone_entries = unknown(root, entries)
+    for entry in gone_entries:
+        print(f"{entry.file}: {entry.function}: no mutant `{entry.mutation}` of this line any longer", file=sys.stderr)
+    equivalents = {entry.key: entry.why for entry in entries if entry not in gone_entries}
     run = Run(root, cache)
     run.measure(test_files(root, options.tests))
     status = 0

@@ -14,11 +14,12 @@ Key = tuple[str, str | None, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalent:
-    """One entry of the file. `function`: None for the value of a module or a class."""
+    """One entry of the file. `function`: None for the value of a module or a class. `code`: the line with the fault."""
 
     file: str
     function: str | None = None
     mutation: str
+    code: str
     why: str
     nth: int = 0
 
@@ -41,10 +42,10 @@ def read_equivalents(path: Path = EQUIVALENT) -> list[Equivalent]:
 
 
 def unknown(root: Path, entries: list[Equivalent]) -> list[Equivalent]:
-    """The entries that no mutant has: the code has changed, and with it perhaps the reason."""
-    found: set[Key] = set()
+    """The entries that no mutant has, in this line: the code has changed, and with it perhaps the reason."""
+    found: dict[Key, str] = {}
     for file in {one.file for one in entries}:
         if (root / file).is_file():
             source = (root / file).read_text(encoding="utf-8")
-            found |= {key_of(file, one) for one in mutations_of(source)}
-    return [one for one in entries if one.key not in found]
+            found |= {key_of(file, one): one.line_of(source) for one in mutations_of(source)}
+    return [one for one in entries if found.get(one.key) != one.code]

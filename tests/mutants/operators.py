@@ -53,6 +53,11 @@ class Mutation:
         data = source.encode()
         return (data[: self.begin] + self.new.encode() + data[self.end :]).decode()
 
+    def line_of(self, source: str) -> str:
+        """The line in which the fault begins, without its indentation."""
+        data = source.encode()
+        return data[data.rfind(b"\n", 0, self.begin) + 1 :].splitlines()[0].decode().strip()
+
 
 class _Finder(ast.NodeVisitor):
     """Collects mutations: of what functions do, and of values at the level of modules and classes."""

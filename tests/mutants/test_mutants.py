@@ -13,6 +13,7 @@ import pytest
 
 from tests.forge.stores import contents
 from tests.mutants.__main__ import ROOT
+from tests.mutants.equivalents import Equivalent, unknown
 from tests.mutants.page import merged
 
 RULES = '''
@@ -59,6 +60,7 @@ EQUIVALENT = '''
 file = "readers/rules.py"
 function = "weak"
 mutation = "n > 10 → n >= 10"
+code = "return n > 10"
 why = "No caller has 10."
 '''
 
@@ -99,6 +101,14 @@ def test_outcomes(tmp_path: Path) -> None:
     assert outcomes["unused: n * 2 → n // 2"] == "not covered"
     assert ended.returncode == 1, ended.stderr
     assert "survived: readers/rules.py:14 weak: 10 → 11" in ended.stdout
+
+
+def test_an_equivalent_mutant_is_another_one_if_its_line_has_changed(tmp_path: Path) -> None:
+    """A number before it shifts which `0` the entry means: its reason is that of another fault."""
+    entry = Equivalent(file="a.py", function="f", mutation="0 → 1", code="return 0", why="")
+    for text, entries in (("return 0", []), ("n = 0\n    return 0", [entry])):
+        (tmp_path / "a.py").write_text(f"def f():\n    {text}\n", encoding="utf-8")
+        assert unknown(tmp_path, [entry]) == entries
 
 
 def test_a_run_whose_planted_mutant_survives_proves_nothing(tmp_path: Path) -> None:
