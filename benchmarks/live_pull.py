@@ -11,13 +11,13 @@ import json
 import os
 import secrets
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import measure, rocketmq
 from benchmarks.bench import rmqtx
 from benchmarks.report import circumstances, table
+from rmqtx.readers.model import clock
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.connection import Request
 from rmqtx.remoting.protocol.codes import RequestCode
@@ -58,7 +58,7 @@ def halves(count: int) -> Iterator[Request]:
         }
         fields: dict[str, str | int | bool | None] = {
             "producerGroup": "benchmark", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4,
-            "queueId": number % 4, "sysFlag": 4, "bornTimestamp": time.time_ns() // 1_000_000, "flag": 0,
+            "queueId": number % 4, "sysFlag": 4, "bornTimestamp": clock.now_ms(), "flag": 0,
             "properties": "".join(f"{name}\x01{value}\x02" for name, value in names.items()),
             "reconsumeTimes": 0, "unitMode": False, "batch": False,
         }

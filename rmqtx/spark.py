@@ -19,7 +19,6 @@ to the workers of a cluster. Their rows are those of the commands with the same 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from rmqtx.api.rows import Diagnosis, Finding, Half, Op, Record, SimulatedCheck,
 from rmqtx.api.stores import Stores
 from rmqtx.readers.jobs.job_runner import ScanJob
 from rmqtx.readers.jobs.search import Search, SearchConditions
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.own_process import allow_pandas
 from rmqtx.readers.model.reading import Reading
@@ -109,7 +109,7 @@ class Audit:
             facts = provenance(
                 results(spark, store_provenance, self.stores), command="audit",
                 options={"partition_by": list(folder.partition_by)}, engine=EngineFacts("spark"),
-                made_time_ms=time.time_ns() // 1_000_000,
+                made_time_ms=clock.now_ms(),
             )
             folder.finish(written, self.findings, self.coverage, facts)
 

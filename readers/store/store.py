@@ -14,13 +14,13 @@ import os
 import re
 import stat
 import struct
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import NotAStore, UnreadableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.storage.file_systems import ListedOnce, files_of
@@ -376,7 +376,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     Raises: NotAStore, UnreadableFile; BadRequest for a URI with credentials in it.
     """
     place = normalised(root)
-    taken_time_ms = time.time_ns() // 1_000_000
+    taken_time_ms = clock.now_ms()
     files = files_of(place, taken_time_ms)
     names = _require_directory(files, place)
     directories = [normalised(name) for name in commit_log_directories]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import HOUR_MS
@@ -247,11 +247,11 @@ class _CheckQueues:
 def _check_queues(broker: Broker) -> _CheckQueues:
     # a request for half and op topics would create queues in the memory of earlier brokers
     if not HALF_TOPIC_DESIGN.holds(broker.version()):
-        return _CheckQueues(None, None, time.time_ns() // 1_000_000, 0, 0, 0)
+        return _CheckQueues(None, None, clock.now_ms(), 0, 0, 0)
     return _CheckQueues(  # the requests are sent in this order
         half_cursor=broker.consumer_offset(CHECK_GROUP, HALF_TOPIC),
         op_cursor=broker.consumer_offset(CHECK_GROUP, OP_TOPIC),
-        taken_time_ms=time.time_ns() // 1_000_000,
+        taken_time_ms=clock.now_ms(),
         half_begin=broker.min_offset(HALF_TOPIC),
         half_end=broker.max_offset(HALF_TOPIC),
         op_begin=broker.min_offset(OP_TOPIC),

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rmqtx.readers.model import clock
 from rmqtx.remoting.connections.client import checked
 from rmqtx.remoting.connections.connection import Connection, Request, Value
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
@@ -169,16 +170,14 @@ def parsed_check(frame: Frame, address: str) -> Check | None:
     except (KeyError, ValueError):
         return None
     identity = fields.get("transactionId") or fields.get("msgId")
-    return Check(
-        address, queue_offset, offset, identity, fields.get("offsetMsgId"), frame.body, time.time_ns() // 1_000_000
-    )
+    return Check(address, queue_offset, offset, identity, fields.get("offsetMsgId"), frame.body, clock.now_ms())
 
 
 def _half_fields(group: str, message: Message, properties: Mapping[str, str]) -> dict[str, Value]:
     # defaultTopic (c) names the topic itself, so that no broker creates the topic from TBW102.
     return {
         "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": _PREPARED,
-        "g": time.time_ns() // 1_000_000, "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
+        "g": clock.now_ms(), "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
         "m": False,
     }
 

@@ -9,9 +9,9 @@ import itertools
 import os
 import secrets
 import socket
-import time
 from datetime import datetime
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.layout import Field, Layout
 
 UNIQUE_KEY = Layout(
@@ -39,7 +39,7 @@ class UniqueKeys:
 
     def new(self, now_ms: int | None = None) -> str:
         """Return a key for a message made now."""
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now = clock.now_ms() if now_ms is None else now_ms
         month = datetime.fromtimestamp(now / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         since = now - int(month.timestamp() * 1000)
         key = UNIQUE_KEY.pack(

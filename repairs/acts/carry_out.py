@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
@@ -204,7 +205,7 @@ def _wait_for_decisions(
         needed_ms = conduct.settle_ms
     if "decision-in-flight" not in conduct.overrides and not medium.is_exclusive:
         deciding = {one.order.transaction_id for one in acts if one.order.request.action != ActKind.CLOSE}
-        late_ms = max(late_until_ms(journal, deciding).values(), default=0) - time.time_ns() // 1_000_000
+        late_ms = max(late_until_ms(journal, deciding).values(), default=0) - clock.now_ms()
         if late_ms > 0:
             note(f"an earlier request for one of them may still arrive without an answer: {late_ms / 1000:g} s more")
             needed_ms += late_ms

@@ -8,13 +8,13 @@ no decision waits in the broker, no check runs, and no other rmqtx process has t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.record_values import block_of
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
@@ -113,7 +113,7 @@ class FileMedium:
         if self._dispatches_itself:
             abort = None
         self._tail = LogTail(
-            store, end, self._rules, now_ms=_now_ms(), abort=abort, is_copied=self._destination.copy is not None
+            store, end, self._rules, now_ms=clock.now_ms(), abort=abort, is_copied=self._destination.copy is not None
         )
         self._store = store
 
@@ -154,7 +154,7 @@ class FileMedium:
                 refused.setdefault(ActKind.COMMIT, why)
         has_ops = named is None or named.topic == HALF_TOPIC
         around = replace(
-            situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
+            situation.conditions, now_ms=clock.now_ms(), is_stopped=True, unwritable=refused,
             hides_new=self._check_ahead().hides_new if has_ops else frozenset(),
             takes_halves=self._tail.next_offset(HALF_TOPIC) is not None,
         )
@@ -165,7 +165,7 @@ class FileMedium:
         if self._ahead is None or self._ahead[0] is not self._store:
             settings = self._settings_of(self._store)
             ahead = check_of_files(
-                self._store, self._version, settings, self._conf, _now_ms(), self._tail.next_offset
+                self._store, self._version, settings, self._conf, clock.now_ms(), self._tail.next_offset
             )
             self._ahead = self._store, ahead
         return self._ahead[1]
@@ -259,7 +259,7 @@ class FileMedium:
         make = rocksdb_half_of if is_in_rocksdb(named) else half_copy_of
         placed = self._append("half copy", make(named.raw), receipt)
         record = named_record(block_of(placed.record), named.store)
-        copy = Copy(record.store, record.queue_id, record.queue_offset, record.commit_log_offset, _now_ms(), 0)
+        copy = Copy(record.store, record.queue_id, record.queue_offset, record.commit_log_offset, clock.now_ms(), 0)
         self._new_halves.setdefault(receipt.acted_on, []).append((copy, record))
         return Answer(ResponseCode.SUCCESS, None)
 
@@ -294,13 +294,13 @@ class FileMedium:
         host = self._broker_host or draft_of(named.raw).store_host
         if is_in_rocksdb(named):  # the check puts back no copies of it: it is the only copy to settle
             key = self._unique_keys.new()
-            op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
+            op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=clock.now_ms())
             self._append("op", op, receipt)
             return Answer(ResponseCode.SUCCESS, None)
         numbers = self._op_numbers(named, situation)
         self._settled += numbers
         for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
-            op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
+            op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=clock.now_ms())
             self._append("op", op, receipt)
         return Answer(ResponseCode.SUCCESS, None)
 
@@ -365,7 +365,3 @@ class FileMedium:
         for entry in self._entries:
             entry.answered(ResponseCode.SUCCESS, "written")
         return {source: self._root}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,7 +7,6 @@ the whole store, for these few records. State table, redo log and RocksDB table 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
@@ -75,7 +75,7 @@ def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
         is_slave=False,  # a slave's files serve as evidence; the plan is applied at the master
         settle_ms=0, settled_ms=0,
         file_reserved_time_hours=settings.file_reserved_time_hours,
-        now_ms=time.time_ns() // 1_000_000, producers=(), is_of_files=True,
+        now_ms=clock.now_ms(), producers=(), is_of_files=True,
         stopped_time_ms=None if store.in_use else known_until_ms(store),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
 from rmqtx.readers.model.units import time_text
@@ -189,7 +190,7 @@ class LiveMedium:
         conditions = ActConditions(
             version=facts.version, is_slave=facts.is_slave,
             settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
-            file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
+            file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=clock.now_ms(),
             producers=None if others_now.unknown else tuple(sorted({*others_now.members, *self._seen.get(group, ())})),
             producers_unknown=others_now.unknown, rivals=rivals,
             rivals_unknown=None if claims is None else claims.why_unknown,

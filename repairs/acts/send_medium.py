@@ -13,7 +13,6 @@ Source: seen on 3.2.6, 4.2.0 and 4.4.0 to 5.5.0; docs/safety.md#redeliveries.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from rmqtx.readers.log.properties import (
     UNIQ_KEY,
 )
 from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, FormatError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
@@ -205,7 +205,7 @@ class SendMedium(LiveMedium):
             found.conditions, version=self._facts_of(root).version, is_slave=False, is_of_files=False,
             settle_ms=max(one.settle_ms for one in facts.values()),
             settled_ms=settled_ms if is_settled else 0,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=clock.now_ms(),
             producers=None if others.unknown else others.members, producers_unknown=others.unknown,
             rivals=tuple(sorted({name for one in claims for name in one.rivals.get(str(row.producer_group), ())})),
             rivals_unknown=next((one.why_unknown for one in claims if one.why_unknown is not None), None),
@@ -257,7 +257,7 @@ class SendMedium(LiveMedium):
         copy, sent_to = self._copies[situation.transaction_id], situation.conditions.sent_to
         assert sent_to is not None
         # By its own birth time the check could discard a half at once, because of its age (fileReservedTime).
-        born_time_ms = time.time_ns() // 1_000_000 if sent_to.as_half else copy.born_time_ms
+        born_time_ms = clock.now_ms() if sent_to.as_half else copy.born_time_ms
         fields: dict[str, Value] = {
             "producerGroup": situation.group, "topic": copy.topic, "queueId": sent_to.queue_id,
             "sysFlag": copy.sys_flag, "bornTimestamp": born_time_ms, "flag": copy.flag,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.store.broker_settings import settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
@@ -334,13 +335,13 @@ class _Clock:
     """A start time, and the time since then."""
 
     def __init__(self, time_ms: int | None = None) -> None:
-        self.time_ms = time.time_ns() // 1_000_000 if time_ms is None else time_ms
+        self.time_ms = clock.now_ms() if time_ms is None else time_ms
         self.end_ms: int | None = None
 
     @property
     def elapsed_ms(self) -> int:
         """Until now, or until `end_ms`."""
-        end = time.time_ns() // 1_000_000 if self.end_ms is None else self.end_ms
+        end = clock.now_ms() if self.end_ms is None else self.end_ms
         return max(0, end - self.time_ms)
 
 

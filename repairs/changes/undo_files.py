@@ -19,7 +19,6 @@ import re
 import secrets
 import stat
 import struct
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from rmqtx.readers.log.record_at import first_record_of
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.tables import column
 from rmqtx.repairs.changes.edits import KINDS, Edit, Image, chunks, is_zero
@@ -142,7 +142,7 @@ class UndoFile:
 
     def mark(self, state: str, files: FileOperations, times: Mapping[str, int] | None = None) -> None:
         """Append a state; it is on disk when this returns. Raises: UnwritableFile."""
-        now_ms = _now_ms()
+        now_ms = clock.now_ms()
         values = {"state": state, "time_ms": now_ms, "who": whoever(), "times": dict(times or {})}
         frame, chain = encoded(STATE, _json(values), self.chain)
         files.write(self.path, self.end_bytes, frame)  # over a torn state; what remains of that is not a frame
@@ -211,7 +211,7 @@ def _write_plan(path: Path, change: PlannedChange, files: FileOperations) -> Non
     writer = FrameWriter(path, files)
     head = {
         "undo_id": secrets.token_hex(8), "root": str(change.root), "first_record": first_record_of(change.root),
-        "about": list(change.about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
+        "about": list(change.about), "made_by": tool(), "who": whoever(), "made_time_ms": clock.now_ms(),
         "receipts": list(change.receipts), "has_new_lock": change.has_new_lock,
     }
     writer.frame(HEAD, _json(head))
@@ -346,10 +346,6 @@ def _edit(path: Path, values: EditValues, blocks: dict[bytes, list[tuple[int, in
         image(BEFORE, values["before_bytes"]), image(AFTER, values["after_bytes"]),
         None if values["attributes"] is None else Attributes(**values["attributes"]),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def table(undo_file: UndoFile) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Event
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import pending
@@ -161,7 +162,7 @@ class Drain:
 
     def find_lost(self) -> None:
         """Look up what may have been discarded since it was waited for."""
-        now_ms, kept = time.time_ns() // 1_000_000, {one.half.transaction_id for one in self.waiting or ()}
+        now_ms, kept = clock.now_ms(), {one.half.transaction_id for one in self.waiting or ()}
         late = [
             name for name, discard_ms in self._may_be_lost.items()
             if name not in kept and discard_ms <= now_ms + _LATE_MS + self.change.preview.interval_ms

@@ -7,7 +7,6 @@ A step is also compared with the transaction when it is applied: it must be unch
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.storage.segments import SegmentedLog
@@ -69,7 +69,7 @@ def live_plan_store(broker: Broker) -> PlanStore:
         return None if offset is None else [{"queue_id": 0, "next_queue_offset": offset}]
 
     return {
-        "store": broker.root, "taken_time_ms": time.time_ns() // 1_000_000, "aborted": False, "broker_process": None,
+        "store": broker.root, "taken_time_ms": clock.now_ms(), "aborted": False, "broker_process": None,
         "half_cursors": cursor(HALF_TOPIC), "op_cursors": cursor(OP_TOPIC), "segments": [],
     }
 

@@ -5,7 +5,6 @@ The rows are those of a condition, or those that some ids, message ids or busine
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.findings import few
 from rmqtx.readers.model.identities import NAMES_ADVICE, NameForms
@@ -135,7 +135,7 @@ class LivePlanSource:
         made_from = provenance(
             [{"store": one["store"], "taken_time_ms": one["taken_time_ms"]} for one in stores],
             command=asked.command, options=asked.options, engine=EngineFacts("live"),
-            made_time_ms=time.time_ns() // 1_000_000,
+            made_time_ms=clock.now_ms(),
         )
         return stores, made_from
 
@@ -201,7 +201,7 @@ class FilePlanSource:
         facts = [store_provenance(store) for store in stores]
         made_from = provenance(
             facts, command=asked.command, options=asked.options, engine=EngineFacts("local"),
-            made_time_ms=time.time_ns() // 1_000_000,
+            made_time_ms=clock.now_ms(),
         )
         return [fingerprint(store, one) for store, one in zip(stores, facts, strict=True)], made_from
 

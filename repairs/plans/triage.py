@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, shown
 from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile, UnwritableFile
 from rmqtx.repairs.acts.situation import ActRequest, Situation
@@ -191,7 +191,7 @@ class Triage:
         return [one.transaction_id for one in before]
 
     def _given(self, name: str, word: str) -> GivenAnswer:
-        return GivenAnswer(name, word, self.reason, whoever(), time.time_ns() // 1_000_000)
+        return GivenAnswer(name, word, self.reason, whoever(), clock.now_ms())
 
     def _keep(self, answers: Sequence[GivenAnswer]) -> None:
         self.file.add(answers, self.stores)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.declared_json import JsonForm, needed, parsed, shown
 from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import Finding, as_text
@@ -78,7 +78,7 @@ class Journal:
 
     def end(self, receipt: Receipt) -> None:
         """Record the outcome and its time. Raises: UnwritableFile."""
-        receipt.ended_time_ms = _now_ms()
+        receipt.ended_time_ms = clock.now_ms()
         self._append(ENDED, receipt.row())
 
     def recheck(self, receipt_id: str, look: Recheck) -> None:
@@ -237,7 +237,3 @@ def _without_times(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: _without_times(one) for name, one in value.items() if f"{name}_ms" not in value}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
 from rmqtx.repairs.receipts.act_words import (
@@ -178,7 +178,7 @@ class Request:
 
     def answered(self, code: int, remark: str | None) -> None:
         """Record the response."""
-        self.response_code, self.response_remark, self.answered_time_ms = code, remark, _now_ms()
+        self.response_code, self.response_remark, self.answered_time_ms = code, remark, clock.now_ms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Receipt:
     settings: list[SettingChange] = field(default_factory=list)
     until_time_ms: int | None = None
     receipt_id: str = field(default_factory=lambda: new_receipt_id())
-    begun_time_ms: int = field(default_factory=lambda: _now_ms())
+    begun_time_ms: int = field(default_factory=lambda: clock.now_ms())
     ended_time_ms: int | None = None
     who: str = field(default_factory=lambda: whoever())
     made_by: str = field(default_factory=tool)
@@ -249,7 +249,7 @@ class Receipt:
         """Add a request that is about to be sent, and return it, for `answered` after the response."""
         texts = {name: _text(value) for name, value in request_fields.items() if value is not None}
         without_secrets = {name: text for name, text in texts.items() if name not in SECRET_FIELDS}
-        entry = Request(request, without_secrets, _now_ms())
+        entry = Request(request, without_secrets, clock.now_ms())
         self.requests.append(entry)
         return entry
 
@@ -374,10 +374,6 @@ def whoever() -> str:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def status_of(receipts: Iterable[Receipt], *, is_proof_wanted: bool) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
 from typing import TypeVar
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
 from rmqtx.repairs.receipts.act_words import NOTHING_SENT, OF_SETTINGS, ActKind, StandingWord
@@ -79,7 +79,7 @@ def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> No
 
     Raises: UnwritableFile.
     """
-    look = Recheck(time.time_ns() // 1_000_000, whoever(), standing.word, standing.reason)
+    look = Recheck(clock.now_ms(), whoever(), standing.word, standing.reason)
     journal.recheck(receipt.receipt_id, look)
     receipt.rechecks.append(look)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rmqtx.readers.model import clock
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
@@ -266,7 +267,7 @@ class StandIn:
         if named is None or named.queue_offset != check.queue_offset:
             self._trouble(situation.transaction_id, "the half copy that the broker checks is not visible yet")
             return False
-        if self._late.get(situation.transaction_id, 0) > time.time_ns() // 1_000_000:
+        if self._late.get(situation.transaction_id, 0) > clock.now_ms():
             self._trouble(situation.transaction_id, "an earlier answer of rmqtx may still reach the broker")
             return False
         refusal = self._refusal(situation, ActRequest(given.action, self.conduct.group, check.queue_offset))
@@ -340,7 +341,7 @@ class StandIn:
         except RemotingError as error:
             task.outcome = ActOutcome.UNKNOWN
             task.outcome_reason = f"{error.message}; the broker may have received the answer"
-            self._late[task.transaction_id] = time.time_ns() // 1_000_000 + LATE_MS
+            self._late[task.transaction_id] = clock.now_ms() + LATE_MS
         else:
             if not answer.is_success:
                 why = f"code {answer.code}: {answer.remark or 'no remark'}"

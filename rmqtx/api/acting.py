@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.api.results import html_table
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest, StalePlan, UnwritableFile
 from rmqtx.readers.model.findings import Finding
 from rmqtx.repairs.acts.carry_out import carry_out
@@ -180,7 +179,7 @@ def planned(
     draft = drafted(source.situations(chosen), ActRequest(kind, group), reason, whoever())
     asked = AskedAs("rmqtx.plan", {"action": str(kind), **({"group": group} if group else {}), **settings})
     stores, made_from = source.facts(asked, {root for step in draft.steps for root in step.stores})
-    content = plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
+    content = plan_of(draft, stores, made_from, clock.now_ms())
     return Plan(content, draft, reading, source.refuse_inside)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
@@ -17,6 +16,7 @@ from rmqtx.readers.jobs.job_runner import ScanJob, run_job
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.identities import NameForms
 from rmqtx.readers.model.reading import Bounds, Note, NoteKind, Reading, chained
@@ -205,7 +205,7 @@ class Stores:
 
         def begin() -> Reading:
             stores, settings_of = self._open()
-            now_ms = time.time_ns() // 1_000_000 if at_ms is None else at_ms
+            now_ms = clock.now_ms() if at_ms is None else at_ms
             reading = Reading(tables[table], ())
 
             def batches() -> Iterator[pa.RecordBatch]:

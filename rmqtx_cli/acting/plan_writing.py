@@ -6,12 +6,12 @@ each store, chooses no engine, and needs facts that no table has.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.repairs.acts.guard_rules import are_proxies
 from rmqtx.repairs.acts.live_medium import LiveMedium
@@ -64,7 +64,7 @@ def plan_from(context: typer.Context, draft: PlanDraft, source: PlanSource) -> P
     """Return the plan of a draft, with the facts about its stores."""
     asked = AskedAs(str(context.info_name), asked_options(context))
     stores, made_from = source.facts(asked, {root for step in draft.steps for root in step.stores})
-    return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
+    return plan_of(draft, stores, made_from, clock.now_ms())
 
 
 def refuse_file(output: Path, *, force: bool) -> None:

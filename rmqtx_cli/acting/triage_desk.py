@@ -7,7 +7,6 @@ the terminal and to a screen reader.
 from __future__ import annotations
 
 import base64
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.log.record_values import message_of
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError
 from rmqtx.readers.model.findings import few
 from rmqtx.repairs.receipts.act_words import ActKind
@@ -203,7 +203,7 @@ class Desk:
 
     def _group_lines(self, names: Sequence[str]) -> Iterator[str]:
         rows = [self.triage.situations[name].transaction for name in names]
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         yield f"{count(len(rows), 'transaction')} of {of_group(*self.triage.group_of(names[0]))}"
         ages = sorted(now_ms - row.half_store_time_ms for row in rows if row.half_store_time_ms is not None)
         if ages:

@@ -10,11 +10,11 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.monitoring.measure import measure
 from rmqtx_cli.monitoring.numbers import Memory
@@ -70,7 +70,7 @@ def read(request: Request) -> AnswerValues:
     with opener.opened() as source:
         for line in source.conf_lines() if request.before is None else ():  # once, with the first reading
             Voice().note(line)
-        numbers = measure(source, time.time_ns() // 1_000_000)
+        numbers = measure(source, clock.now_ms())
         became = became_since(source, numbers, request.before)
     return {
         "samples": exported_samples(numbers, request.before),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.columns import rows_in_order
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.moments import is_time
@@ -128,7 +127,7 @@ class Listing:
     voice: Voice = field(default_factory=Voice)
     with_meta: bool = False
     meta: Provenance | None = None
-    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    now_ms: int = field(default_factory=lambda: clock.now_ms())
     rows_count: int = 0
     found_count: int = 0
     has_failed: bool = False

@@ -6,7 +6,6 @@ No other module ranks transactions: headlines, the command to type next, the rep
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.columns import Bools, int64s
 from rmqtx.readers.model.moments import HOUR_MS
 from rmqtx.readers.model.shell_words import quoted
@@ -198,7 +198,7 @@ class Harms:
     Units: `now_ms`: the time that "soon" refers to, epoch milliseconds.
     """
 
-    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    now_ms: int = field(default_factory=lambda: clock.now_ms())
     counts: Counter[str] = field(default_factory=Counter)
     _worst: dict[str, tuple[int, int, str, str]] = field(default_factory=dict)
     _stores: dict[str, _OfStore] = field(default_factory=dict)

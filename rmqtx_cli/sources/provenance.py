@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
+from rmqtx.readers.model import clock
 from rmqtx.verdicts.audit.provenance import EngineFacts, Provenance, file_provenance, provenance, store_provenance
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
@@ -105,7 +105,7 @@ def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[St
     listing.meta = provenance(
         [store_provenance(store) for store in stores], command=str(context.command.name),
         options=asked_options(context),
-        engine=EngineFacts("local"), made_time_ms=time.time_ns() // 1_000_000,
+        engine=EngineFacts("local"), made_time_ms=clock.now_ms(),
     )
 
 
@@ -119,7 +119,7 @@ def provenance_of_stores(
     )
     return provenance(
         found, command=str(context.command.name), options=asked_options(context),
-        engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=time.time_ns() // 1_000_000,
+        engine=EngineFacts(engine.name, *_splits(engine, stores)), made_time_ms=clock.now_ms(),
         inputs=[file_provenance(file) for file in _files_of(inputs)],
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import IO, TYPE_CHECKING
 
+from rmqtx.readers.model import clock
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
 from rmqtx.verdicts.model.predicted import deadline_of
 from rmqtx_cli.pages.drawing import Known, PageForm, draw
@@ -26,7 +26,7 @@ def write_page(
         reading = source.show(identity)
         rows = reading.table()
         causes = diagnosed_each(rows, reading.evidence, None)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         for row, row_causes in zip(rows.to_pylist(), causes, strict=True):
             deadline = deadline_of(row, reading.predicted)
             form = PageForm(is_plain=is_plain, is_quiet=True)

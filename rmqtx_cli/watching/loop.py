@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.output.streams import require_reader
 from rmqtx_cli.watching.drawing import View, change_text, screen
@@ -134,7 +135,7 @@ class _Loop:
 
     def _draw(self) -> None:
         columns, rows = self._terminal.console.size
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         self._terminal.show(screen(self._model, self._view, columns, rows, self._title, now_ms))
 
     def _press(self, key: Key | str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.readers.model import clock
 from rmqtx.verdicts.model.verdict_words import State
 from rmqtx_cli.monitoring.measure import measured_rows
 from rmqtx_cli.sources.transaction_page import write_page
@@ -70,7 +71,7 @@ def take(opener: SourceOpener, before: Collection[str]) -> Snapshot:
     Raises: SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
     begun = time.monotonic()
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     with opener.opened() as source:
         numbers, rows = measured_rows(source, now_ms)
         found = [row for row in rows.select(_COLUMNS).to_pylist() if row["state"] == State.PENDING]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import datetime
 import re
-import time
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.units import parse_time_ms, time_text
 from rmqtx_cli.words.say import Voice
@@ -109,7 +109,7 @@ _ASKED: dict[str, int] = {}
 def known_time_ms(text: str) -> int:
     """Return the time of an option that was read by `asked_time_ms`."""
     known = _ASKED.get(text)
-    return parse_moment_ms(text, time.time_ns() // 1_000_000)[0] if known is None else known
+    return parse_moment_ms(text, clock.now_ms())[0] if known is None else known
 
 
 def asked_time_ms(option: str, text: str | None, voice: Voice, *, is_of_state: bool = False) -> int | None:
@@ -120,7 +120,7 @@ def asked_time_ms(option: str, text: str | None, voice: Voice, *, is_of_state: b
     """
     if text is None:
         return None
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     time_ms, is_relative = parse_moment_ms(text, now_ms)
     _ASKED[text] = time_ms
     if is_relative:

@@ -19,6 +19,7 @@ from random import Random
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
@@ -26,7 +27,7 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups
 from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers.histories import IMMUNITY
-from tests.brokers.rig import DISCARD_TOPIC, now_ms
+from tests.brokers.rig import DISCARD_TOPIC
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction
@@ -86,8 +87,8 @@ def outcomes(version: str, setting: str, out: Path) -> list[Outcome]:
             time.sleep(0.1)
         sent = _send(play, "running", rng, interval_seconds)
         broker = Broker(client, rig.address, "broker-a", "rmqtx", 0)
-        predicted = {"live": (now_ms(), _times_live(broker))}
-        predicted["files of the running broker"] = now_ms(), _times_of_files(rig.store, conf, version)
+        predicted = {"live": (clock.now_ms(), _times_live(broker))}
+        predicted["files of the running broker"] = clock.now_ms(), _times_of_files(rig.store, conf, version)
         found += _compared(play, version, setting, predicted, sent)
         for how in ("clean", "kill"):
             sent = _send(play, how, rng, interval_seconds)

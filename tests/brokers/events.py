@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.brokers.rig import DISCARD_TOPIC, Event, now_ms
+from rmqtx.readers.model import clock
+from tests.brokers.rig import DISCARD_TOPIC, Event
 from tests.brokers.transaction import Transaction
 
 
@@ -21,7 +22,7 @@ class Events:
 
     def record(self, event: str, **fields: object) -> Event:
         """Add a line to the truth."""
-        line: Event = {"event": event, **fields, "time_ms": now_ms()}
+        line: Event = {"event": event, **fields, "time_ms": clock.now_ms()}
         self.take(line)
         return line
 
@@ -72,6 +73,6 @@ class Events:
                 last = max(
                     (event["time_ms"] for event in self.truth if event["event"] in ("delivered", "decision")), default=0
                 )
-            if now_ms() - last > quiet * 1000:
+            if clock.now_ms() - last > quiet * 1000:
                 return
             time.sleep(0.1)

@@ -23,8 +23,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rmqtx.readers.model import clock
 from tests.brokers import corpus, maven
-from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, Event, Rig, now_ms
+from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, Event, Rig
 from tests.brokers.rocks_stage import DROPPED
 from tests.brokers.staged_broker import LOGGED
 from tests.brokers.starts.__main__ import today
@@ -213,7 +214,7 @@ def observed(rig: Rig, rows: list[Row]) -> Seen:
     checks: list[Event] = []
     half_end = max((copy["queue_offset"] + 1 for row in rows for copy in row["half_copies"]), default=0)
     topic = next(row["topic"] for row in rows if row["topic"])
-    begin_ms, begin = now_ms(), _stored_half_cursor(rig.store)
+    begin_ms, begin = clock.now_ms(), _stored_half_cursor(rig.store)
     rig.start_names()
     agent = rig.agent(on_event=lambda event: checks.append(event) if event["event"] == "check" else None)
     try:

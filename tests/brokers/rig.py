@@ -99,11 +99,6 @@ OLD_NAMES = {
 """The names of these settings before 4.9."""
 
 
-def now_ms() -> int:
-    """The wall clock in the unit of the client's events."""
-    return time.time_ns() // 1_000_000
-
-
 def _free(*ports: int) -> bool:
     for port in ports:
         with socket.socket() as probe:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pytest
 
 from rmqtx.readers.cursors import check_cursors
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.check.check_rules import Action, CheckRules, CheckSettings, Round, check_rules
@@ -28,7 +29,7 @@ from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY
-from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig, now_ms
+from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig
 from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
@@ -105,8 +106,8 @@ def let_it_check(version: str, store: Path, out: Path, more: Mapping[str, str] |
         agent.do("producer", group="shop", topic="orders")
         # a 5.x client tells a broker of its group only after it has sent something there
         agent.start("send", group="shop", topic="orders", kind="ordinary", case="hello", plan="hello", body="aGVsbG8=")
-        end_ms = now_ms() + PATIENCE_MS
-        while len(logged_cursors(out)) <= ROUNDS_MIN and now_ms() < end_ms:
+        end_ms = clock.now_ms() + PATIENCE_MS
+        while len(logged_cursors(out)) <= ROUNDS_MIN and clock.now_ms() < end_ms:
             time.sleep(0.2)
         discards, copies = rig.pull(agent, DISCARD_TOPIC), rig.pull(agent, HALF_TOPIC)
     return Seen(logged_cursors(out), asked, copies, discards)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client, checked
 from rmqtx.remoting.connections.connection import Request, Value
@@ -58,7 +59,7 @@ class Stage:
     def send(self, topic: str, **properties: str) -> Frame:
         """An ordinary message to the first queue of a topic."""
         fields: dict[str, Value] = {
-            "a": GROUP, "b": topic, "c": topic, "d": 0, "e": 0, "f": 0, "g": time.time_ns() // 1_000_000, "h": 0,
+            "a": GROUP, "b": topic, "c": topic, "d": 0, "e": 0, "f": 0, "g": clock.now_ms(), "h": 0,
             "i": properties_text({"UNIQ_KEY": next(self.keys), "WAIT": "true", **properties}), "j": 0, "k": False,
             "l": 0, "m": False,
         }

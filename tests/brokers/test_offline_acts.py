@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.log.record_layout import BLANK
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.repairs.acts.log_tail import log_end
@@ -31,7 +32,7 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.records.record_writer import blank_head
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus, maven
-from tests.brokers.rig import HALF_TOPIC, Agent, Rig, now_ms
+from tests.brokers.rig import HALF_TOPIC, Agent, Rig
 from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.repairs.acting import act, medium_of
 
@@ -107,8 +108,8 @@ def send(rig: Rig, agent: Agent, body_bytes: int) -> None:
     """An ordinary message as long as wanted: clients would compress its body."""
     answer = rig.request(
         agent, SEND_MESSAGE, b"f" * body_bytes, producerGroup="fillers", topic=FILLER_TOPIC, defaultTopic="TBW102",
-        defaultTopicQueueNums=1, queueId=0, sysFlag=0, bornTimestamp=now_ms(), flag=0, properties="WAIT\x01true\x02",
-        reconsumeTimes=0, unitMode="false",
+        defaultTopicQueueNums=1, queueId=0, sysFlag=0, bornTimestamp=clock.now_ms(), flag=0,
+        properties="WAIT\x01true\x02", reconsumeTimes=0, unitMode="false",
     )
     assert answer["code"] == 0, answer
 

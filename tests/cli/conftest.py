@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx_cli.main import status_of
 from tests.brokers.corpus import unpack
 from tests.conftest import READ_AT_MS
@@ -54,8 +54,9 @@ def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 @pytest.fixture
 def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of whoever opens a store shows the day on which the corpus was written: ages are those of that day."""
-    behind_ns = time.time_ns() - READ_AT_MS * 1_000_000
-    monkeypatch.setattr("rmqtx.readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
+    behind_ms = clock.now_ms() - READ_AT_MS
+    late = SimpleNamespace(now_ms=lambda: clock.now_ms() - behind_ms)
+    monkeypatch.setattr("rmqtx.readers.store.store.clock", late)
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from tests.cli.conftest import Run
@@ -30,7 +30,7 @@ def conf(tmp_path: Path) -> Path:
 
 def test_pending_by_deadline(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
     store = corpus_store("common-5.3.3")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     words = ["--broker-conf", conf, "--sort", "deadline", "--format", "jsonl"]
     rows = [json.loads(line) for line in rmqtx("pending", store, *words).out.splitlines()]
     times = [row["discard_at_ms"] for row in rows]
@@ -128,7 +128,7 @@ def test_the_settings_are_those_of_the_release(rmqtx: Run, corpus_store: Stores,
         store = corpus_store(name)
         settings = broker_settings(open_store(store), version=name.rpartition("-")[2])
         assert settings.transaction_check_interval_ms == seconds * 1_000
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         version = name.rpartition("-")[2]
         words = ["--broker-version", version, "--broker-conf", conf, "--format", "jsonl"]
         lines = rmqtx("pending", store, *words).out.splitlines()

@@ -76,7 +76,7 @@ def test_a_start_now_has_all_of_its_time_before_it(rmqtx: Run, monkeypatch: pyte
     """However long the reading takes: the condition is "if the broker starts now"."""
     root = unpacked("common-5.3.3")
     (row, *_) = [one for one in audited("common-5.3.3") if one["next_event"] == "asked"]
-    monkeypatch.setattr("rmqtx_cli.commands.reading.show.time.time_ns", lambda: (READ_AT_MS + 20_000) * 1_000_000)
+    monkeypatch.setattr("rmqtx.readers.model.clock.now_ms", lambda: READ_AT_MS + 20_000)
     page = rmqtx("show", row["transaction_id"], "--store", str(root)).out
     assert re.search(r"^next .* in 30s if the broker starts now", page, re.MULTILINE), page
 

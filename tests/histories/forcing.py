@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,7 +105,7 @@ def _acted(
     conf.write_text("".join(f"{name}={value}\n" for name, value in world.conf.items()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MOMENT, lambda _: truth.now_ms)
-        patch.setattr("rmqtx.repairs.acts.file_medium._now_ms", lambda: truth.now_ms)
+        patch.setattr("rmqtx.repairs.acts.file_medium.clock", SimpleNamespace(now_ms=lambda: truth.now_ms))
         answer = ask([
             act, row["transaction_id"], "--store", str(world.root), "--to", str(to), "--broker-conf", str(conf),
             "--broker-version", truth.version, "--reason", "history", "--yes", "--format", "json",

@@ -43,9 +43,8 @@ Row = dict[str, Any]
 _LEFT_OUT = ("producer_alive", "asked_through", "causes", "next_event_at_ms", "discard_at_ms")
 #: Modules that read the time or wait.
 _TIMED = (
-    "rmqtx.remoting.live.store_facts", "rmqtx.remoting.connections.batched_reads", "rmqtx.repairs.acts.carry_out",
-    "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.claims", "rmqtx.repairs.acts.live_medium",
-    "rmqtx.repairs.acts.wait_for_effect", "rmqtx.repairs.receipts.journal", "rmqtx.repairs.receipts.receipts",
+    "rmqtx.remoting.connections.batched_reads", "rmqtx.repairs.acts.carry_out", "rmqtx.repairs.acts.claims",
+    "rmqtx.repairs.acts.live_medium", "rmqtx.repairs.acts.wait_for_effect", "rmqtx.repairs.receipts.receipts",
 )
 #: Between two looks for the effect of an act nothing happens here, so they are rare.
 _PAUSE_SECONDS = 2.0
@@ -121,6 +120,7 @@ def connected(machine: Machine) -> Iterator[Broker]:
         patch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
         for module in _TIMED:
             patch.setattr(f"{module}.time", clock)
+        patch.setattr("rmqtx.readers.model.clock.now_ms", lambda: machine.now_ms)
         patch.setattr(wait_for_effect, "_PAUSES_SECONDS", (_PAUSE_SECONDS,))
         patch.setattr(wait_for_effect, "_TAIL_SECONDS", _PAUSE_SECONDS)
         yield Broker(client, ADDRESS, "broker-a", "DefaultCluster")

@@ -6,12 +6,12 @@ check asked about it again (docs/histories.md).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.store import OP_TOPIC, open_store
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
@@ -42,7 +42,7 @@ class FromTheBegin(Served):
     """A broker whose check reads both queues from their begin, and has not run since the start."""
 
     def __init__(self, name: str, place: Path, client: Client, *damages: str) -> None:
-        super().__init__(name, place, client, booted_ms=time.time_ns() // 1_000_000)
+        super().__init__(name, place, client, booted_ms=clock.now_ms())
         for kind in ("op cursor set", "half cursor set", *damages):
             DAMAGES[kind](place / "store", 0.0)
         self.store = self.answers.store = open_store(place / "store")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.cursors import check_cursors
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import NoSuchTransaction
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -174,7 +174,7 @@ def test_what_the_index_lost_is_read_from_the_queues_if_it_is_older_than_the_sta
     tmp_path: Path, client: Client
 ) -> None:
     """A broker that was killed drops its youngest index file (IndexService.load) and fills it from a later place on."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     one = Served("common-5.3.3", tmp_path, client, booted_ms=now_ms)
     for file in (tmp_path / "store" / "index").iterdir():
         file.unlink()
@@ -202,7 +202,7 @@ def test_of_what_the_index_has_only_a_discard_copy_the_half_copies_are_read_from
     tmp_path: Path, client: Client
 ) -> None:
     """The index lost what is older than the start of the broker, which then discarded the transaction."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     one = Served("common-5.3.3", tmp_path, client, booted_ms=now_ms)
     query = one.answers._query
     one.answers._answers[RequestCode.QUERY_MESSAGE] = lambda request: (

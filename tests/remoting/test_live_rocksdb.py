@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rmqtx.readers.log.transaction_records import scan_halves, scan_ops
+from rmqtx.readers.model import clock
 from rmqtx.readers.old_tables import beside_tables
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
@@ -103,7 +103,7 @@ def test_halves_and_ops_of_both_designs_are_listed(name: str, tmp_path: Path, cl
 def forged(client: Client, tmp_path: Path, booted_ms: int, *, age_ms: int) -> list[Row]:
     """What a live broker with one open and one decided half is said to have."""
     forge = InRocksdb(tmp_path / "store", segment_bytes=8192)
-    forge.now_ms = time.time_ns() // 1_000_000 - age_ms
+    forge.now_ms = clock.now_ms() - age_ms
     forge.put("T1")
     forge.ended(forge.put("T2"))
     store = open_store(forge.write(half_cursor=None, op_cursor=None))
@@ -122,6 +122,6 @@ def forged(client: Client, tmp_path: Path, booted_ms: int, *, age_ms: int) -> li
 def test_what_cannot_have_been_dropped_yet_is_pending(
     age_ms: int, booted_ago_ms: int, state: str, tmp_path: Path, client: Client
 ) -> None:
-    booted_ms = time.time_ns() // 1_000_000 - booted_ago_ms
+    booted_ms = clock.now_ms() - booted_ago_ms
     rows = forged(client, tmp_path, booted_ms, age_ms=age_ms)
     assert {row["transaction_id"]: row["state"] for row in rows} == {"T1": state, "T2": "ROLLED_BACK"}

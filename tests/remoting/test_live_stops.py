@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups
@@ -52,7 +52,7 @@ def test_a_stop_before_the_first_round(name: str, tmp_path: Path, client: Client
 def test_a_cursor_that_stands_still_while_the_broker_runs(
     up_ms: int, stands: bool, tmp_path: Path, client: Client
 ) -> None:
-    booted_ms = time.time_ns() // 1_000_000 - up_ms
+    booted_ms = clock.now_ms() - up_ms
     one = Served("common-4.9.7", tmp_path, client, booted_ms=booted_ms)
     with one.server:
         reading = lookups.pending([one.broker])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_a_check_that_would_not_read_the_op_messages_is_a_reason_to_refuse(
     root = copy_of(name, tmp_path)
     now_ms = known_until_ms(open_store(root)) + 10_000
     monkeypatch.setattr(MOMENT, lambda _: now_ms)
-    monkeypatch.setattr("rmqtx.repairs.acts.file_medium._now_ms", lambda: now_ms)
+    monkeypatch.setattr("rmqtx.repairs.acts.file_medium.clock", SimpleNamespace(now_ms=lambda: now_ms))
     rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
     by_copy = {copy["queue_offset"]: row["transaction_id"] for row in rows for copy in row["half_copies"]}
     pending = [row["transaction_id"] for row in rows if row["state"] == "PENDING"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_what_is_entered_is_what_the_broker_itself_had_entered(
     ends = [prepared[draft.prepared_transaction_offset] for draft in names.values()]
     for name, action, time_ms in zip(ends, actions, times, strict=True):
         assert rows_of(root, "3.1.4")[name]["state"] == "PENDING"
-        monkeypatch.setattr(file_medium, "_now_ms", lambda time_ms=time_ms: time_ms)
+        monkeypatch.setattr(file_medium, "clock", SimpleNamespace(now_ms=lambda time_ms=time_ms: time_ms))
         medium = medium_of(root, "3.1.4", Destination(undo_file=tmp_path / action))
         assert [receipt.outcome for receipt in act(medium, journal, {name: action})] == ["proved"]
     made = content(root)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import Store, open_store
 from rmqtx.remoting.connections.client import Client
@@ -104,7 +104,7 @@ def named(state: str) -> list[str]:
 def test_a_copy_is_sent_once_and_found_again(dead: Store, tmp_path: Path, client: Client) -> None:
     target, names = Taking(tmp_path, client), named("ROLLED_BACK")[:2]
     with target.server:
-        begin_ms = time.time_ns() // 1_000_000
+        begin_ms = clock.now_ms()
         acts = act(target, dead, names, Journal(tmp_path / "one.jsonl"))
         assert all(begin_ms <= one.situation.conditions.now_ms <= begin_ms + 600_000 for one in acts)
         assert [one.begun().outcome for one in acts] == ["proved", "proved"], acts[0].begun().notes

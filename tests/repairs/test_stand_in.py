@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.ledger.ledger import open_ledger
+from rmqtx.readers.model import clock
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
@@ -63,7 +64,7 @@ class FixedAnswers:
 
 
 def check(queue_offset: int = 7, name: str | None = "T1") -> Check:
-    heard_ms = time.time_ns() // 1_000_000
+    heard_ms = clock.now_ms()
     return Check("127.0.0.1:10911", queue_offset, queue_offset * 100, name, None, received_time_ms=heard_ms)
 
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, FileChanged, UnwritableFile
 from rmqtx.readers.storage.places import is_uri, joined
 from rmqtx.readers.storage.remote_systems import opened as opened_system
@@ -142,7 +143,7 @@ class ParquetTable:
     def _commit(
         self, step: TableStep, files: Sequence[TableFile], retired: set[TableFile], states: Counter[str]
     ) -> None:
-        before, now_ms = self.manifest, time.time_ns() // 1_000_000
+        before, now_ms = self.manifest, clock.now_ms()
         expired = [file for file in before.retired if now_ms - file.since_ms > RETENTION_MS]
         manifest = TableManifest(
             before.version + 1, now_ms, before.steps | dict.fromkeys(step.stores, step.token),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
@@ -20,6 +19,7 @@ from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT, IndexFile
 from rmqtx.readers.index.index_search import Index
 from rmqtx.readers.log.commit_log import written_end
 from rmqtx.readers.log.record_at import possible_length
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.storage.open_file import OpenFile
@@ -91,7 +91,7 @@ class ProofWriter:
         self._stores = {store.root: _StoreProof.of(number, store) for number, store in enumerate(stores)}
         self._settings_of, self._is_whole, self._stream = settings_of, is_whole, stream
         self._head: ProofHead = {
-            "proof_version": PROOF_VERSION, "made_by": tool(), "made_time_ms": time.time_ns() // 1_000_000,
+            "proof_version": PROOF_VERSION, "made_by": tool(), "made_time_ms": clock.now_ms(),
             "command": command, "at_ms": at_ms, "stores": [],
         }
         self._out: ProofStream | None = None

@@ -17,6 +17,7 @@ import numpy as np
 from rmqtx.readers.jobs.job_runner import SplitResult, Tally, of_store, shown_to
 from rmqtx.readers.jobs.workers import Progress
 from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.verify.split import VerifiedSplit
@@ -76,7 +77,7 @@ def verify_within(
             expected = elapsed * size_bytes / read_bytes if read_bytes else 0.0
             if number > len(last) and elapsed + expected > seconds:
                 break
-            partial.checked[file] = time.time_ns() // 1_000_000
+            partial.checked[file] = clock.now_ms()
             done = results(job.of_split, splits, size_bytes)
             found.update({split.number: result for split, result in zip(splits, done, strict=True)})
             read_bytes += size_bytes

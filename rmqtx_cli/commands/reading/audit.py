@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.tables import FINDINGS, findings_table
@@ -42,7 +42,7 @@ def run(options: AuditCommand) -> int:
     voice = options.source.voice
     check_logs(options.logs)
     at_ms = asked_time_ms("--at", options.asked.at, voice, is_of_state=True)
-    now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+    now_ms = at_ms if at_ms is not None else clock.now_ms()
     files_only = {
         "--at": options.asked.at, "--proof": options.proof,
         **_of_whole_stores(engine, options.provenance),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.receipts.case_events import CASE_COLUMNS, CASE_EVENTS, case_events
@@ -52,7 +51,7 @@ def _chosen(options: TimelineCommand, source: FileSource, whole: VerdictReading)
             found.setdefault((row["store"], row["transaction_id"]), row)
         whole.add_account_of(reading)
     if options.where is not None:
-        view = transactions_view(time.time_ns() // 1_000_000, with_state=True, with_store=True)
+        view = transactions_view(clock.now_ms(), with_state=True, with_store=True)
         listing = Listing(TRANSACTIONS, view, OutputOptions(fields="store"), options.where)
         with shown("auditing", options.voice) as progress:
             columns = {*CASE_COLUMNS, *listing.needed}

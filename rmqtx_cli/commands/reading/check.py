@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest, RmqtxError, UnwritableFile
 from rmqtx.repairs.receipts.state_directory import state_directory as default_directory
 from rmqtx_cli.commands.declared.watch import CheckCommand, CheckFormat, ThresholdOptions
@@ -41,7 +41,7 @@ def run(options: CheckCommand) -> int:
     timeout_ms = parse_duration_ms(options.timeout)
     directory = options.state_directory or default_directory()
     advice = "rmqtx check STORE, or rmqtx check -n HOST:PORT"
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     try:
         with (
             _within(timeout_ms, options.timeout, is_json=options.output_format is CheckFormat.JSON),

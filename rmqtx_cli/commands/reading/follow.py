@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.jobs.signals import interruptible
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
 from rmqtx.readers.storage.file_systems import expand
@@ -43,7 +43,7 @@ _RETRY_AFTER_SECONDS = 1.0
 def run(options: FollowCommand) -> int:
     """Run the command; return its exit status."""
     places, steps = expand(options.store), options.steps
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
     filled = tuple(column for column in view.columns if not set(column.sources) <= set(FUTURE_COLUMNS))
     listing = Listing(
@@ -168,7 +168,7 @@ class Following:
         gone = f", {step.gone_count} gone" if step.gone_count else ""
         pending = database.states().get(State.PENDING, 0) if self.voice.verbose else 0
         self.voice.detail(
-            f"{time_text(time.time_ns() // 1_000_000)} {size(step.bytes_read)} read{forgotten}; {step.judged_count} "
+            f"{time_text(clock.now_ms())} {size(step.bytes_read)} read{forgotten}; {step.judged_count} "
             f"judged: {step.new_count} new, {step.changed_count} changed{gone}; {pending} PENDING; {seconds:.1f} s"
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.columns import rows_where
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.store.store import Store
@@ -88,7 +88,7 @@ class _Times:
     def of(cls, asked: PendingOptions, sort: str | None, voice: Voice) -> _Times:
         """Return the times that the options give. Raises: BadRequest."""
         at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
-        now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
+        now_ms = at_ms if at_ms is not None else clock.now_ms()
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
         with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(sort))
         age_ms = None if asked.older_than is None else parse_duration_ms(asked.older_than)

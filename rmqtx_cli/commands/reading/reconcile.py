@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqtx.readers.ledger.ledger import open_ledger
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.traces import TraceLedger
@@ -169,7 +169,7 @@ def _assert_fits(query: LedgerQuery, fit: LedgerFit) -> None:
 
 
 def _write_plan(planner: Planner, facts: Provenance, file: Path, voice: Voice) -> None:
-    plan = planner.plan(facts, time.time_ns() // 1_000_000)
+    plan = planner.plan(facts, clock.now_ms())
     with open_stream(file) as stream:
         stream.write(plan.text().encode())
     voice.note(f"{file}: plan of {count(len(plan.steps), 'step')}")

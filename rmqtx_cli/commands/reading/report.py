@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.store.broker_conf import read_expire_ms
@@ -52,7 +52,7 @@ def run(options: ReportCommand) -> int:
         files_only,
     )
     engine = options.source.database.engine_of(engine)
-    run = _ReportRun(options.context, options.asked, engine, options.logs, options.source, time.time_ns() // 1_000_000)
+    run = _ReportRun(options.context, options.asked, engine, options.logs, options.source, clock.now_ms())
     with opener.opened(options.asked.output) as opened:
         document, status = run.of_one(opened) if options.asked.transaction is not None else run.of_all(opened)
     _write(document, suffix, options.asked.output, options.source.voice)

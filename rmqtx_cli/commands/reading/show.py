@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from rmqtx.readers.jobs.body_decoder import DECODED_FIELD, BodyDecoder
 from rmqtx.readers.log.record_values import message_of
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.store.broker_conf import read_expire_ms
 from rmqtx.verdicts.causes.diagnosing import CauseRow, diagnosed_each
@@ -102,7 +102,7 @@ class _TransactionPage:
             table = table.append_column(DECODED_FIELD, pa.array(texts, pa.string()))
         # "if the broker starts now" is the moment that the prediction begins with: reading takes no time away from it
         starts = [one.start_ms for one in reading.predicted.values() if one.start_ms]
-        now_ms = min(starts, default=time.time_ns() // 1_000_000) if self.at_ms is None else self.at_ms
+        now_ms = min(starts, default=clock.now_ms()) if self.at_ms is None else self.at_ms
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         asked = OutputOptions(output_format=self.format, form=self.form, output=self.output)
         listing = Listing(table.schema, view, asked, voice=self.voice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +9,7 @@ from itertools import islice
 import pyarrow as pa
 
 from rmqtx.readers.cursors import CheckCursors
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.store import Store
@@ -60,7 +60,7 @@ _SORT_ORDER = {
 def run(options: SimulateCommand) -> int:
     """Run the command; return its exit status."""
     asked_ms = asked_time_ms("--at", options.run.at, options.voice)
-    now_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
+    now_ms = clock.now_ms() if asked_ms is None else asked_ms
     changed = changed_settings(options.run.changes or [])
     opened = open_stores(options.store, options.files)
     schema, view = _table(options.run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.repairs.holds.after_a_round import discarded_words
@@ -55,7 +55,7 @@ def run(options: DrainCommand) -> int:
     with open_live(options.live, without_lost=True) as found:
         changes = [checked_drain(broker, holds.get(broker.root)) for broker in found.brokers]
         changes += [CheckedChange(one.root, None, ActKind.DRAIN, error=one.error) for one in found.lost]
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         for one in changes:
             print_change(one, now_ms, options.voice)
 
@@ -64,7 +64,7 @@ def run(options: DrainCommand) -> int:
                 f"waiting up to {duration_text(for_ms)} until no transaction is open (an interrupt ends the wait, not "
                 "the drain)"
             )
-            progress = DrainProgress(options.voice, time.time_ns() // 1_000_000 + for_ms)
+            progress = DrainProgress(options.voice, clock.now_ms() + for_ms)
             with asked_to_end() as asked:
                 return say_ends(wait_until_drained(changes, journal, for_ms, asked, progress))
 
@@ -129,7 +129,7 @@ def _half_line(one: WaitingHalf) -> str:
 
 def say_ends(drains: Sequence[Drain]) -> dict[str, int]:
     """Print how the wait for each broker ended and what to do next; return the exit status of each."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     for drain in drains:
         assert drain.end is not None
         address = drain.root.partition("@")[2]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, dotted
@@ -64,7 +63,7 @@ def run_hold(options: HoldCommand) -> int:
     journal, listing = Journal(), settings_listing(options.output, options.voice)
     holds = standing_holds(journal.read().receipts)
     with open_live(options.live, without_lost=True) as found:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         until_ms = now_ms + duration_ms
         changes = [checked_hold(broker, holds.get(broker.root), now_ms, until_ms) for broker in found.brokers]
         changes += [CheckedChange(one.root, None, ActKind.HOLD, error=one.error) for one in found.lost]
@@ -87,7 +86,7 @@ def print_lines(store: str, files: StoreOptions, unfit: Mapping[str, Any], durat
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
             raise BadRequest(f"{name} is for live brokers, not for --store", advice="leave one of them out")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     with FileOpener([store], files, DatabaseOptions(), voice).opened() as source:
         if len(source.stores) != 1:
             raise BadRequest("--store is for one store, and several are given")
@@ -130,7 +129,7 @@ def run_release(options: ReleaseCommand) -> int:
     journal, listing = Journal(), settings_listing(options.output, options.voice)
     holds = standing_holds(journal.read().receipts)
     with open_live(options.live, without_lost=True) as found:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.now_ms()
         brokers = found.brokers if options.live.broker else _held(found, holds, options.voice)
         changes = [checked_release(broker, holds, overrides) for broker in brokers]
         changes += [
@@ -183,7 +182,7 @@ def run(options: HoldsCommand) -> int:
     found = book.read()
     holds = standing_holds(found.receipts)
     present = _present(options.live) if options.live.is_asked else {}
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     rows = hold_rows(holds, present, now_ms)
     listing.write(iter(holds_table(rows).to_batches()))
     _say_holds(holds, rows, now_ms, options.voice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.traces import Decision
 from rmqtx.repairs.acts.situation import ActRequest, Situation
@@ -163,7 +162,7 @@ class _Asked:
         if asked.topic is not None:
             rows = rows.filter(pc.equal(rows["topic"], asked.topic))
         if asked.older_than is not None:
-            before_ms = time.time_ns() // 1_000_000 - parse_duration_ms(asked.older_than)
+            before_ms = clock.now_ms() - parse_duration_ms(asked.older_than)
             rows = rows.filter(pc.less_equal(rows["half_store_time_ms"], before_ms))
         return _fulfilling(rows, asked.where) if asked.where else rows
 
@@ -179,7 +178,7 @@ class _Asked:
 
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
     """Return the rows that meet a condition, which may use the columns of the printed table."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     view = transactions_view(now_ms, with_state=True, with_store=True)
     return Listing(rows.schema, view, where=where, now_ms=now_ms).fulfilling(rows)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from rmqtx.readers.model import clock
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
@@ -37,7 +37,7 @@ def run(options: ProbeCommand) -> int:
         full_name(options.live, options.topic), full_name(options.live, options.group),
         parse_duration_ms(options.critical), options.without_check,
     )
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     flights: list[ProbeRun] = []
     outcome, status = Outcome(), UNKNOWN
     try:

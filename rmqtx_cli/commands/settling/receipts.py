@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from rmqtx.readers.cursors import check_cursors
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.reading import Reading
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
@@ -121,7 +120,7 @@ def _print(
 def _since_ms(text: str, voice: Voice) -> int | None:
     """Return the time of an option, given as a time or as an age. Units: epoch milliseconds."""
     if text[:1].isdigit() and text[-1:].isalpha() and "T" not in text.upper():
-        return time.time_ns() // 1_000_000 - parse_duration_ms(text)
+        return clock.now_ms() - parse_duration_ms(text)
     return asked_time_ms("--since", text, voice)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from rmqtx.readers.model import exit_status
+from rmqtx.readers.model import clock, exit_status
 from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.repairs.plans.plan_sources import PlanSource
@@ -76,7 +75,7 @@ def _read(asked: TriageSelection, source: PlanSource, voice: Voice) -> tuple[Ver
     names = Counter(row.transaction_id for row in rows)
     if several := [name for name, number in names.items() if number > 1]:
         voice.note(f"left out, because several transactions have the id: {', '.join(several)}")
-    before_ms = None if asked.older_than is None else _now_ms() - parse_duration_ms(asked.older_than)
+    before_ms = None if asked.older_than is None else clock.now_ms() - parse_duration_ms(asked.older_than)
     chosen = [
         row for row in rows
         if names[row.transaction_id] == 1 and asked.group in (None, row.producer_group)
@@ -191,7 +190,3 @@ def _no_plan(why: str, output: Path, voice: Voice) -> int:
     output.unlink(missing_ok=True)  # that of an earlier run has steps whose answers were taken back, or are done
     voice.note(f"no plan written: {why}")
     return exit_status.DONE
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
+from rmqtx.readers.model import clock
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from tests.brokers.forcing.tool import Tool
-from tests.brokers.rig import HALF_TOPIC, Agent, now_ms
+from tests.brokers.rig import HALF_TOPIC, Agent
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction, same
@@ -240,4 +241,4 @@ class Stage(Play):
 
 def soon_ms(seconds: float) -> int:
     """The wall clock some seconds from now."""
-    return now_ms() + int(seconds * 1000)
+    return clock.now_ms() + int(seconds * 1000)

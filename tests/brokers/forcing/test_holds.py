@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.model import clock
 from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.forcing.tool import Row, Tool
-from tests.brokers.rig import now_ms
 from tests.brokers.rocks_stage import DROPPED, TRANSACTIONS_IN_ROCKSDB
 
 RESERVED_MS = 48 * 3_600_000
@@ -101,7 +101,7 @@ def old_halves(stage: Stage, plan: str, left_ms: int) -> None:
         properties = {"KEYS": f"key-{plan}.{number}", "TRAN_MSG": "true", "PGROUP": "f-old", "UNIQ_KEY": name}
         answer = stage.rig.request(
             stage.agent, SEND_MESSAGE, b"old", producerGroup="f-old", topic=TOPIC, defaultTopic="TBW102",
-            defaultTopicQueueNums=1, queueId=0, sysFlag=4, bornTimestamp=now_ms() - RESERVED_MS + left_ms, flag=0,
+            defaultTopicQueueNums=1, queueId=0, sysFlag=4, bornTimestamp=clock.now_ms() - RESERVED_MS + left_ms, flag=0,
             properties="".join(f"{key}\x01{value}\x02" for key, value in properties.items()),
             reconsumeTimes=0, unitMode="false",
         )

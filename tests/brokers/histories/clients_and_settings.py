@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from random import Random
 
+from rmqtx.readers.model import clock
 from tests.brokers.histories.raw_requests import raw_record
 from tests.brokers.histories.registry import IMMUNITY, history
-from tests.brokers.rig import HALF_TOPIC, now_ms
+from tests.brokers.rig import HALF_TOPIC
 from tests.brokers.stage import Play
 
 AHEAD_MS = 600_000
@@ -45,7 +46,7 @@ def hidden_by_pool(play: Play, count: int, rng: Random) -> None:
     Others are committed some seconds later, when the broker can read the half message.
     """
     late = [
-        play.send("pool_commit_later", number, rng, first="COMMIT", at=now_ms() + 6000) for number in range(count)
+        play.send("pool_commit_later", number, rng, first="COMMIT", at=clock.now_ms() + 6000) for number in range(count)
     ]
     sent = play.send_all("hidden_by_pool", count, rng, first="COMMIT", checks="COMMIT")
     play.until_delivered(late)
