@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
+    from rmqtx.remoting.connections.client import Client
+
 # The same examples every time, so that a red run is red for everybody; `make fuzz` looks for new ones.
 settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
@@ -110,6 +112,15 @@ def at_the_real_moment() -> Iterator[None]:
     """A test for which stores are read when they are read."""
     with real_moment():
         yield
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Connections to brokers, which end with the test."""
+    from rmqtx.remoting.connections.client import Client
+
+    with Client() as opened:
+        yield opened
 
 
 def linked_folders() -> dict[Path, str]:

@@ -66,7 +66,6 @@ MYSQL = Server(
     ("share/mysql_system_tables.sql", "share/mysql_system_tables_data.sql"), MARIADB_10,
 )
 """Of the time of those brokers. It wants libaio.so.1, which newer systems name otherwise: MariaDB's artifact has it."""
-SERVERS = (MYSQL, MARIADB_10, MARIADB_11)
 
 
 def operations(events: Iterable[tuple[str, int, str]]) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,11 @@ class Result:
     status: int
     out: str
     err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of `--format jsonl`."""
+        return [json.loads(line) for line in self.out.splitlines()]
 
 
 Run = Callable[..., Result]
@@ -57,6 +65,33 @@ def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     behind_ms = clock.now_ms() - READ_AT_MS
     late = SimpleNamespace(now_ms=lambda: clock.now_ms() - behind_ms)
     monkeypatch.setattr("rmqtx.readers.store.store.clock", late)
+
+
+class Terminal:
+    """In place of standard input: a terminal on which one line is typed."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+
+    def isatty(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def readline(self) -> str:
+        """See `io.IOBase`."""
+        return self._line
+
+
+def refuse_to_open(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the system refuse one file: tests may run as root, whom no mode keeps out."""
+    really_open = os.open
+
+    def may_open(path: Any, *arguments: Any, **more: Any) -> int:
+        if os.fspath(path) == closed:
+            raise PermissionError(13, "Permission denied", path)
+        return really_open(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", may_open)
 
 
 @pytest.fixture(scope="session")

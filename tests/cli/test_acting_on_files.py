@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,10 +43,6 @@ def case(name: str) -> str:
     return str(next(row["transaction_id"] for row in corpus.expected(NAME) if row["case"] == name))
 
 
-def receipts(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def state_of(rmqtx: Run, store: Path, name: str) -> str:
     shown = rmqtx("show", name, "--store", store, *VERSION, "--format", "json", "-q")
     return str(json.loads(shown.out)[0]["state"])
@@ -59,11 +54,11 @@ def test_a_copy_is_made_and_the_store_stays(rmqtx: Run, store: Path, tmp_path: P
     ids = [case("pending.0"), case("pending.1")]
     result = rmqtx("commit", *ids, "--store", store, "--to", target, *VERSION, "--yes", "--format", "jsonl")
     assert result.status == DONE, result.err
-    assert [row["outcome"] for row in receipts(result.out)] == ["proved", "proved"]
+    assert [row["outcome"] for row in result.rows] == ["proved", "proved"]
     assert f"{target} is the changed store; {store} is unchanged" in result.err
     assert contents(store) == before
     assert [state_of(rmqtx, target, name) for name in ids] == ["COMMITTED", "COMMITTED"]
-    requests = receipts(result.out)[0]["requests"]
+    requests = result.rows[0]["requests"]
     assert [(one["request"], one["fields"]["record"]) for one in requests] == [("APPEND", "final"), ("APPEND", "op")]
 
 
@@ -196,12 +191,12 @@ def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: P
     apply = ("apply", plan, "--store", store, *VERSION, "--yes", "--format", "jsonl")
     first = rmqtx(*apply, "--to", tmp_path / "one")
     assert first.status == DONE, first.err
-    done = {row["transaction_id"] for row in receipts(first.out)}
+    done = {row["transaction_id"] for row in first.rows}
     assert len(done) > 10
     # the store itself is as it was: what was done to a copy of it is not done to it
     undo = tmp_path / "undo"
     second = rmqtx(*apply, "--in-place", "--undo", undo)
-    assert {row["transaction_id"] for row in receipts(second.out)} == done
+    assert {row["transaction_id"] for row in second.rows} == done
     third = rmqtx(*apply, "--to", tmp_path / "two")
     assert third.status == DONE
     assert "nothing left to do" in third.err
@@ -209,7 +204,7 @@ def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: P
     # what was taken back is not done, whatever the receipts say
     assert rmqtx("undo", undo, "--yes").status == DONE
     again = rmqtx(*apply, "--in-place", "--undo", tmp_path / "another")
-    assert {row["transaction_id"] for row in receipts(again.out)} == done
+    assert {row["transaction_id"] for row in again.rows} == done
     assert state_of(rmqtx, store, min(done)) == "COMMITTED"
 
 

@@ -153,7 +153,7 @@ def test_a_log_file_that_a_start_does_not_load(rmqtx: Run, tmp_path: Path, name:
     for command in ("verify", "pending", "simulate", "audit", "diagnose"):
         one = rmqtx(command, root, *given)
         assert (one.status, "start-leaves-out" in one.err + one.out) == (1 if command == "verify" else 3, True), command
-    rows = [json.loads(line) for line in rmqtx(*PENDING[:2], root, *given).out.splitlines()]
+    rows = rmqtx(*PENDING[:2], root, *given).rows
     begin = int(files[len(files) // 2].name)
     cut = [row for row in rows if all(copy["commit_log_offset"] >= begin for copy in row["half_copies"])]
     assert len(files) == 1 or {row["next_event"] for row in cut} == {"cut"}
@@ -196,6 +196,14 @@ def test_a_queue_of_consumers_whose_name_is_no_place_of_a_slot(rmqtx: Run, tmp_p
     assert (one.status, [row["code"] for row in found]) == (1, ["slot-invalid"])
 
 
+def pending_record(root: Path, name: str) -> tuple[Path, int]:
+    """The file and the position of the newest copy of a pending transaction."""
+    row = next(row for row in judged(name).to_pylist() if row["state"] == "PENDING" and row["half_copies"])
+    place = row["half_copies"][-1]["commit_log_offset"]
+    file = max(one for one in log_files(root) if int(one.name) <= place)
+    return file, place - int(file.name)
+
+
 @pytest.mark.parametrize(("name", "part"), [
     ("statetable-3.1.4", "PGROUP"), ("rocksdb-5.4.0", "PGROUP"), ("rocksdb-5.4.0", "REAL_TOPIC"),
     ("rocksdb-5.4.0", "UNIQ_KEY"),
@@ -206,11 +214,9 @@ def test_an_open_record_of_a_table_whose_properties_cannot_be_read(
     """The end of a property's value is damaged, so the value runs on: `simulate` of a state table or of transactions in
     RocksDB asked the producer of this transaction, with status 0.
     """
-    row = next(row for row in judged(name).to_pylist() if row["state"] == "PENDING" and row["half_copies"])
     root = copy_of(name, tmp_path)
-    place = row["half_copies"][-1]["commit_log_offset"]
-    file = max(one for one in log_files(root) if int(one.name) <= place)
-    data, at = file.read_bytes(), place - int(file.name)
+    file, at = pending_record(root, name)
+    data = file.read_bytes()
     value = data.index(part.encode() + b"\x01", at)
     flip_byte(file, data.index(b"\x02", value), 1)
     for command in ("simulate", "pending", "audit"):
@@ -224,11 +230,9 @@ def test_an_open_record_of_a_table_with_a_time_that_no_clock_shows(
     rmqtx: Run, tmp_path: Path, name: str, field: str
 ) -> None:
     """The check of transactions in RocksDB computes its age from this time; `simulate` ended with 0."""
-    row = next(row for row in judged(name).to_pylist() if row["state"] == "PENDING" and row["half_copies"])
     root = copy_of(name, tmp_path)
-    place = row["half_copies"][-1]["commit_log_offset"]
-    file = max(one for one in log_files(root) if int(one.name) <= place)
-    flip_byte(file, place - int(file.name) + AT[field], 0x80)
+    file, at = pending_record(root, name)
+    flip_byte(file, at + AT[field], 0x80)
     for command in ("simulate", "pending", "audit"):
         one = rmqtx(command, root, "--broker-version", name.rpartition("-")[2], "--verbose")
         assert (one.status, "record-header" in one.err) == (3, True), command

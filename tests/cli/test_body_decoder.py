@@ -29,7 +29,7 @@ def filter_of(text: str) -> str:
 def found(rmqtx: Run, store: Path, *options: object) -> list[dict[str, str | None]]:
     result = rmqtx("search", store, "--topic", "orders", *options, "--format", "jsonl")
     assert result.status == DONE, result.err
-    return [json.loads(line) for line in result.out.splitlines()]
+    return result.rows
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -52,7 +52,7 @@ def test_a_filter_that_fails_loses_no_row(rmqtx: Run, common: Path) -> None:
     every = len(found(rmqtx, common))
     text = "import sys\nfor n, _ in enumerate(sys.stdin):\n  if n == 7: sys.exit('no \\x1b[31mcodec')\n  print('a')"
     result = rmqtx("search", common, "--topic", "orders", "--body-decoder", filter_of(text), "--format", "jsonl")
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = result.rows
     assert (result.status, len(rows)) == (DONE, every)
     assert [row["body_decoded"] for row in rows] == ["a"] * 7 + [None] * (every - 7)
     assert f"before its last answer: no \\x1b[31mcodec; 7 of {every} bodies decoded" in result.err

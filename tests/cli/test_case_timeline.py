@@ -54,7 +54,7 @@ def test_receipts_of_the_case_stand_among_its_records(rmqtx: Run, tmp_path: Path
         journal.begin(receipt)
     page = rmqtx("case", "timeline", STORE, "--transaction", found["transaction_id"], "--journal", journal.path,
                  "--format", "jsonl")
-    rows = [json.loads(line) for line in page.out.splitlines()]
+    rows = page.rows
     acts = [row for row in rows if row["receipt_id"] is not None]
     assert [row["timestamp_desc"] for row in acts] == ["receipt begun"]
     assert acts[0]["message"].startswith("close by ")

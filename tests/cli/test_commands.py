@@ -51,7 +51,7 @@ def test_pending_is_the_pending_part_of_audit(rmqtx: Run, common: Path) -> None:
 
 
 def test_pending_filters_and_sorts(rmqtx: Run, common: Path) -> None:
-    rows = [json.loads(line) for line in rmqtx("pending", common, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", common, "--format", "jsonl").rows
     assert [row["half_store_time_ms"] for row in rows] == sorted(row["half_store_time_ms"] for row in rows)
     topic = rows[0]["topic"]
     chosen = rmqtx("pending", common, "--topic", topic, "--format", "jsonl").out
@@ -139,8 +139,8 @@ def test_decode_bounds_and_coverage(rmqtx: Run, common: Path) -> None:
 
 def test_decode_bodies(rmqtx: Run, common: Path) -> None:
     words = ["decode", "commitlog", common, "--topic", "orders", "--decompress", "--check-crc", "--format", "jsonl"]
-    texts = [json.loads(line) for line in rmqtx(*words, "--body", "text").out.splitlines()]
-    raw = [json.loads(line) for line in rmqtx(*words, "--body", "raw").out.splitlines()]
+    texts = rmqtx(*words, "--body", "text").rows
+    raw = rmqtx(*words, "--body", "raw").rows
     assert len(texts) == len(raw) > 10
     import base64
 
@@ -151,7 +151,7 @@ def test_decode_bodies(rmqtx: Run, common: Path) -> None:
 
 def test_decode_where_and_limit(rmqtx: Run, common: Path) -> None:
     words = ["decode", "commitlog", common, "--where", "transaction_type = commit", "--format", "jsonl"]
-    rows = [json.loads(line) for line in rmqtx(*words).out.splitlines()]
+    rows = rmqtx(*words).rows
     assert rows
     assert all(row["transaction_type"] == "commit" for row in rows)
     assert rmqtx(*words, "--limit", "3").out.splitlines() == rmqtx(*words).out.splitlines()[:3]

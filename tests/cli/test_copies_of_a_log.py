@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def rows(rmqtx: Run, *words: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in rmqtx(*words, "--format", "jsonl", "--quiet").out.splitlines()]
+    return rmqtx(*words, "--format", "jsonl", "--quiet").rows
 
 
 def test_the_timeline_names_the_record_of_the_other_copy_as_the_same(rmqtx: Run, copies: tuple[Path, Path]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,10 +23,6 @@ from tests.repairs.broker_lock import locked_by_a_broker
 
 VERSIONS = ("4.3.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 FILE = "config/consumerOffset.json"
-
-
-def rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -55,7 +49,7 @@ def test_nothing_but_the_cursors_changes(
     for name in (HALF_TOPIC, OP_TOPIC):
         old["offsetTable"].pop(f"{name}@CID_RMQ_SYS_TRANS")
     assert told == old
-    abandoned = {row["transaction_id"] for row in rows(result.out) if row["kind"] == "abandoned"}
+    abandoned = {row["transaction_id"] for row in result.rows if row["kind"] == "abandoned"}
     passed = {
         row["transaction_id"] for row in corpus.expected(f"common-{version}")
         if row["state"] == "PENDING" and (row["newest_half_queue_offset"] or 0) < half
@@ -183,10 +177,10 @@ def test_those_that_a_later_stop_takes_out_of_the_check_are_listed(
     abandon = ("--store", store, "--override", "abandoned", "--reason", "a test", "--format", "jsonl", *settings)
     result = rmqtx("cursor", "set", "--half", 24, "--to", tmp_path / "x", *abandon, "--yes")
     assert result.status == DONE, result.err
-    found = rows(result.out)
+    found = result.rows
     kinds = {row["transaction_id"]: (row["kind"], row["state_after"]) for row in found}
     before, after = (
-        {row["transaction_id"]: row["next_event"] for row in rows(said.out)}
+        {row["transaction_id"]: row["next_event"] for row in said.rows}
         for said in (rmqtx("audit", place, *settings, "--format", "jsonl") for place in (store, tmp_path / "x"))
     )
     passed = {one for one, event in before.items() if event == "asked" and after[one] == "stopped"}
@@ -195,7 +189,7 @@ def test_those_that_a_later_stop_takes_out_of_the_check_are_listed(
     assert [what for what in kinds.values() if what[0] != "never-asked"] == [("abandoned", "LOST")]
     assert "with the new cursors the check is stopped at half 24 " in result.err
     further = rmqtx("cursor", "set", "--half", 25, "--to", tmp_path / "y", *abandon, "--dry-run")
-    assert {row["kind"] for row in rows(further.out)} == {"abandoned", "taken-up"}
+    assert {row["kind"] for row in further.rows} == {"abandoned", "taken-up"}
     assert "the check is stopped" not in further.err
 
 
@@ -206,12 +200,12 @@ def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: P
     conf.write_text("fileReservedTime=1000000\n")
     asked = rmqtx(*act, "--broker-conf", conf)
     assert asked.status == REFUSED_BY_GUARD
-    assert "asked-again" in {row["kind"] for row in rows(asked.out)}
+    assert "asked-again" in {row["kind"] for row in asked.rows}
     conf.write_text("fileReservedTime=1\n")
     old = rmqtx(*act, "--broker-conf", conf)
     assert old.status == DONE, old.err
-    assert {row["kind"] for row in rows(old.out)} == {"discarded-unasked"}
-    found = Effects(rows(old.out), [])
+    assert {row["kind"] for row in old.rows} == {"discarded-unasked"}
+    found = Effects(old.rows, [])
     assert _is_refused(found, (), has_conf=False)
     assert not _is_refused(found, ("asked-again",), has_conf=False)
 

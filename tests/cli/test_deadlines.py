@@ -32,7 +32,7 @@ def test_pending_by_deadline(rmqtx: Run, corpus_store: Stores, conf: Path) -> No
     store = corpus_store("common-5.3.3")
     now_ms = clock.now_ms()
     words = ["--broker-conf", conf, "--sort", "deadline", "--format", "jsonl"]
-    rows = [json.loads(line) for line in rmqtx("pending", store, *words).out.splitlines()]
+    rows = rmqtx("pending", store, *words).rows
     times = [row["discard_at_ms"] for row in rows]
     assert times == sorted(times)
     assert rows[0]["discard_at"].endswith("Z")
@@ -72,7 +72,7 @@ def test_a_deadline_at_a_later_time_counts_from_that_time(rmqtx: Run, corpus_sto
 
 def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
     store = corpus_store("common-5.3.3")
-    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", store, "--format", "jsonl").rows
     page = rmqtx("show", rows[0]["transaction_id"], store, "--broker-conf", conf).out
     [line] = [line for line in page.splitlines() if line.startswith("discard ")]
     assert "if the broker starts now: all its checks are then used up, after " in line

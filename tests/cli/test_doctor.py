@@ -21,7 +21,7 @@ SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
 def parts(rmqtx: Run, *words: object) -> tuple[int, dict[str, dict[str, str]]]:
     """The exit status, and the parts of this machine by name."""
     result = rmqtx("doctor", *words, "--format", "jsonl")
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = result.rows
     return result.status, {row["part"]: row for row in rows if row["place"] == "here"}
 
 

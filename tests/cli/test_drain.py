@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live import lookups
 from rmqtx.remoting.live.deadlines import OPS_HIDDEN
@@ -29,10 +28,9 @@ from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.reading import VerdictReading
-from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.remoting.fake import FakeServer, response
-from tests.remoting.store_broker import StoreBroker
+from tests.remoting.fake import response
+from tests.remoting.store_broker import Served, StoreBroker
 from tests.remoting.test_discovery import entry, name_server
 
 DRAIN = ("drain", "--yes", "--for", "1ms")
@@ -43,21 +41,11 @@ CALM = {"fileReservedTime": "1000000", "transactionCheckMax": "50", REJECT: "fal
 Row = dict[str, Any]
 
 
-class Served:
-    """Brokers that serve one store, and the options that name them."""
+class Draining(Served):
+    """Brokers to drain."""
 
     def __init__(self, store: Path, stack: ExitStack, count: int = 1) -> None:
-        self.brokers = [self._broker(store, f"broker-{letter}") for letter in "abc"[:count]]
-        self.servers = [stack.enter_context(FakeServer(broker)) for broker in self.brokers]
-        self.options = [word for server in self.servers for word in ("--broker", server.address)]
-
-    @staticmethod
-    def _broker(store: Path, name: str) -> StoreBroker:
-        opened = open_store(store)
-        conf = corpus.recipe("common-5.3.3")["broker_conf"]
-        broker = StoreBroker(opened, broker_settings(opened, conf=conf, version="5.3.3"), "5.3.3")
-        broker.name, broker.more_conf = name, CALM | {OP_BATCH: "3000"}
-        return broker
+        super().__init__(store, stack, CALM | {OP_BATCH: "3000"}, count)
 
     def now(self) -> list[dict[str, str]]:
         """The present values of both settings of each broker."""
@@ -69,15 +57,15 @@ class Served:
 
 
 @pytest.fixture
-def one(common: Path) -> Iterator[Served]:
+def one(common: Path) -> Iterator[Draining]:
     with ExitStack() as stack:
-        yield Served(common, stack)
+        yield Draining(common, stack)
 
 
 @pytest.fixture
-def two(common: Path) -> Iterator[Served]:
+def two(common: Path) -> Iterator[Draining]:
     with ExitStack() as stack:
-        yield Served(common, stack, 2)
+        yield Draining(common, stack, 2)
 
 
 @pytest.fixture
@@ -118,7 +106,7 @@ def after_update(broker: StoreBroker, times: int, act: Callable[[], None]) -> No
     broker._answers[RequestCode.GET_BROKER_CONFIG] = config
 
 
-def test_drained_and_released(rmqtx: Run, one: Served, quick: None) -> None:
+def test_drained_and_released(rmqtx: Run, one: Draining, quick: None) -> None:
     emptied(one.brokers[0])
     done = rmqtx("drain", "--yes", "--for", "30s", "--reason", "kernel", *one.options, "--format", "jsonl")
     assert (done.status, outcomes(done), one.now()) == (0, ["proved"], [DRAINED]), done.err
@@ -139,7 +127,7 @@ def test_drained_and_released(rmqtx: Run, one: Served, quick: None) -> None:
     assert rmqtx("holds", "--format", "jsonl").out == ""
 
 
-def test_what_is_open_is_listed_and_the_time_passes(rmqtx: Run, one: Served, quick: None) -> None:
+def test_what_is_open_is_listed_and_the_time_passes(rmqtx: Run, one: Draining, quick: None) -> None:
     late = rmqtx(*DRAIN, *one.options, "--format", "jsonl")
     assert (late.status, outcomes(late), one.now()) == (1, ["proved"], [DRAINED])
     assert "half messages without an op message" in late.err
@@ -156,7 +144,7 @@ def test_what_is_open_is_listed_and_the_time_passes(rmqtx: Run, one: Served, qui
     assert one.now() == [BEFORE]
 
 
-def test_what_follows_is_said_before_the_question(rmqtx: Run, one: Served) -> None:
+def test_what_follows_is_said_before_the_question(rmqtx: Run, one: Draining) -> None:
     shown = rmqtx("drain", *one.options, "--dry-run")
     assert (shown.status, shown.out, one.now()) == (0, "", [BEFORE])
     for text in (
@@ -170,7 +158,7 @@ def test_what_follows_is_said_before_the_question(rmqtx: Run, one: Served) -> No
 
 
 @pytest.mark.parametrize("value", ["0", "50", "100"])
-def test_a_short_op_interval_stays_and_no_zero_is_set(rmqtx: Run, one: Served, quick: None, value: str) -> None:
+def test_a_short_op_interval_stays_and_no_zero_is_set(rmqtx: Run, one: Draining, quick: None, value: str) -> None:
     one.brokers[0].more_conf[OP_BATCH] = value
     emptied(one.brokers[0])
     assert rmqtx("drain", "--yes", "--for", "30s", *one.options).status == 0
@@ -178,7 +166,7 @@ def test_a_short_op_interval_stays_and_no_zero_is_set(rmqtx: Run, one: Served, q
 
 
 @pytest.mark.parametrize("interval", ["3000", "100"])
-def test_already_refused_by_another_operator(rmqtx: Run, one: Served, quick: None, interval: str) -> None:
+def test_already_refused_by_another_operator(rmqtx: Run, one: Draining, quick: None, interval: str) -> None:
     one.brokers[0].more_conf |= {REJECT: "true", OP_BATCH: interval}
     emptied(one.brokers[0])
     done = rmqtx("drain", "--yes", "--for", "30s", *one.options, "--format", "jsonl")
@@ -194,7 +182,7 @@ def test_already_refused_by_another_operator(rmqtx: Run, one: Served, quick: Non
         assert "another operator may drain it" in rmqtx("release", *one.options, "--yes").err
 
 
-def test_a_slave_and_a_broker_without_half_messages_are_refused(rmqtx: Run, one: Served) -> None:
+def test_a_slave_and_a_broker_without_half_messages_are_refused(rmqtx: Run, one: Draining) -> None:
     one.brokers[0].more_conf["brokerRole"] = "SLAVE"
     refused = rmqtx(*DRAIN, *one.options, "--format", "jsonl")
     assert (refused.status, outcomes(refused), one.now()) == (12, ["refused_by_guard"], [BEFORE])
@@ -208,7 +196,7 @@ def test_a_slave_and_a_broker_without_half_messages_are_refused(rmqtx: Run, one:
         (ResponseCode.SUCCESS, "the broker answered 0 and kept the values"),
     ],
 )
-def test_one_of_two_refuses(rmqtx: Run, two: Served, quick: None, code: ResponseCode, words: str) -> None:
+def test_one_of_two_refuses(rmqtx: Run, two: Draining, quick: None, code: ResponseCode, words: str) -> None:
     for broker in two.brokers:
         emptied(broker)
     two.brokers[1].refuses_settings = code
@@ -222,7 +210,7 @@ def test_one_of_two_refuses(rmqtx: Run, two: Served, quick: None, code: Response
     assert "safe to stop now" not in alone.err
 
 
-def test_one_of_two_is_not_empty(rmqtx: Run, two: Served, quick: None) -> None:
+def test_one_of_two_is_not_empty(rmqtx: Run, two: Draining, quick: None) -> None:
     emptied(two.brokers[0])
     done = rmqtx("drain", "--yes", "--for", "1s", *two.options)
     assert done.status == 17
@@ -230,7 +218,7 @@ def test_one_of_two_is_not_empty(rmqtx: Run, two: Served, quick: None) -> None:
     assert f"{two.root(1)}: not safe to stop" in done.err
 
 
-def test_a_broker_must_be_named(rmqtx: Run, one: Served) -> None:
+def test_a_broker_must_be_named(rmqtx: Run, one: Draining) -> None:
     with name_server({"broker-a": entry("broker-a", "c", id0=one.servers[0].address)}) as names:
         assert rmqtx(*DRAIN, "-n", names.address).status == 2
         assert rmqtx("drain", "-n", names.address, "--broker", "broker-a", "--dry-run").status == 0
@@ -238,7 +226,7 @@ def test_a_broker_must_be_named(rmqtx: Run, one: Served) -> None:
     assert one.now() == [BEFORE]
 
 
-def test_set_by_another_hand_during_the_wait(rmqtx: Run, one: Served, quick: None) -> None:
+def test_set_by_another_hand_during_the_wait(rmqtx: Run, one: Draining, quick: None) -> None:
     broker = one.brokers[0]
     emptied(broker)
     after_update(broker, 2, lambda: broker.more_conf.update({REJECT: "false"}))
@@ -250,7 +238,7 @@ def test_set_by_another_hand_during_the_wait(rmqtx: Run, one: Served, quick: Non
     assert one.now() == [BEFORE]
 
 
-def test_set_by_another_hand_between_two_readings_of_the_last_look(rmqtx: Run, one: Served, quick: None) -> None:
+def test_set_by_another_hand_between_two_readings_of_the_last_look(rmqtx: Run, one: Draining, quick: None) -> None:
     broker = one.brokers[0]
     emptied(broker)
     after_update(broker, 4, lambda: broker.more_conf.update({REJECT: "false"}))
@@ -259,7 +247,7 @@ def test_set_by_another_hand_between_two_readings_of_the_last_look(rmqtx: Run, o
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_the_wait_and_not_the_drain(
-    rmqtx: Run, one: Served, quick: None, number: signal.Signals
+    rmqtx: Run, one: Draining, quick: None, number: signal.Signals
 ) -> None:
     after_update(one.brokers[0], 3, lambda: os.kill(os.getpid(), number))
     done = rmqtx("drain", "--yes", "--for", "60s", *one.options, "--format", "jsonl")
@@ -270,14 +258,14 @@ def test_an_interrupt_ends_the_wait_and_not_the_drain(
     assert rmqtx("release", *one.options, "--yes").status == 0
 
 
-def test_a_broker_that_is_stopped_during_the_wait(rmqtx: Run, one: Served, quick: None) -> None:
+def test_a_broker_that_is_stopped_during_the_wait(rmqtx: Run, one: Draining, quick: None) -> None:
     after_update(one.brokers[0], 3, lambda: one.servers[0].__exit__(None, None, None))
     done = rmqtx("drain", "--yes", "--for", "1s", "--timeout", "200ms", *one.options)
     assert done.status == 14
     assert "not safe to stop: the broker could not be read" in done.err
 
 
-def test_a_right_that_is_missing_before_and_during_the_wait(rmqtx: Run, one: Served, quick: None) -> None:
+def test_a_right_that_is_missing_before_and_during_the_wait(rmqtx: Run, one: Draining, quick: None) -> None:
     broker = one.brokers[0]
     emptied(broker)
 
@@ -297,7 +285,7 @@ def test_a_right_that_is_missing_before_and_during_the_wait(rmqtx: Run, one: Ser
 
 
 def test_an_op_queue_that_is_not_served_leaves_it_unknown(
-    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch
+    rmqtx: Run, one: Draining, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_served(source: LiveWitnesses, rules: CheckRules) -> None:
         raise OpsUnreadable(f"{source.root} {rules}")
@@ -311,7 +299,7 @@ def test_an_op_queue_that_is_not_served_leaves_it_unknown(
 
 @pytest.mark.parametrize(("what", "status"), [("undecidable", 3), ("error", 3), ("open", 1)])
 def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
-    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch, what: str, status: int
+    rmqtx: Run, one: Draining, quick: None, monkeypatch: pytest.MonkeyPatch, what: str, status: int
 ) -> None:
     emptied(one.brokers[0])
     real = lookups.pending
@@ -334,7 +322,7 @@ def test_what_the_other_way_of_reading_finds_keeps_it_from_being_safe(
 
 
 def test_a_half_message_that_appears_between_two_readings_is_waited_for(
-    rmqtx: Run, one: Served, quick: None
+    rmqtx: Run, one: Draining, quick: None
 ) -> None:
     """The half queue is one shorter at first, as if its last record were not dispatched yet."""
     broker = one.brokers[0]
@@ -358,7 +346,7 @@ def test_a_half_message_that_appears_between_two_readings_is_waited_for(
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_what_was_discarded_meanwhile_is_named(
-    rmqtx: Run, one: Served, quick: None, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
+    rmqtx: Run, one: Draining, quick: None, monkeypatch: pytest.MonkeyPatch, *, is_answered: bool
 ) -> None:
     broker = one.brokers[0]
     broker.more_conf["transactionCheckMax"] = "1"  # the next round discards them
@@ -378,7 +366,7 @@ def test_what_was_discarded_meanwhile_is_named(
     assert words in rows(done.out)[0]["notes"][-1]
 
 
-def test_what_is_not_dispatched_yet_is_waited_for(rmqtx: Run, one: Served, quick: None) -> None:
+def test_what_is_not_dispatched_yet_is_waited_for(rmqtx: Run, one: Draining, quick: None) -> None:
     broker = one.brokers[0]
     emptied(broker)
     real = broker._answers[RequestCode.GET_BROKER_RUNTIME_INFO]
@@ -394,7 +382,7 @@ def test_what_is_not_dispatched_yet_is_waited_for(rmqtx: Run, one: Served, quick
     assert "the queues may lack half messages that the broker has accepted" in done.err
 
 
-def test_a_hold_and_a_drain_of_one_broker_end_together(rmqtx: Run, one: Served, quick: None) -> None:
+def test_a_hold_and_a_drain_of_one_broker_end_together(rmqtx: Run, one: Draining, quick: None) -> None:
     emptied(one.brokers[0])
     assert rmqtx("hold", "--for", "4h", "--reason", "down", "--no-wait", "--yes", *one.options).status == 0
     assert rmqtx("drain", "--yes", "--for", "30s", *one.options).status == 0
@@ -406,7 +394,7 @@ def test_a_hold_and_a_drain_of_one_broker_end_together(rmqtx: Run, one: Served, 
 
 
 def test_monitoring_warns_while_a_broker_is_drained(
-    rmqtx: Run, one: Served, quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rmqtx: Run, one: Draining, quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emptied(one.brokers[0])
     words = ("check", *one.options, "--state-dir", tmp_path, "--warning", "90d", "--critical", "99d")

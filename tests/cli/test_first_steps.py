@@ -20,7 +20,7 @@ from rmqtx.verdicts.check.state import half_lag
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.pages.glossary import SETTINGS, entries
 from rmqtx_cli.pages.plan_page import _by_kind
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Terminal
 from tests.cli.test_access import bare
 from tests.field import field_stores, right
 from tests.forge.damage import log_files
@@ -111,14 +111,7 @@ def test_a_changed_copy_is_not_the_work_of_the_broker(rmqtx: Run, common: Path, 
 def test_no_is_not_an_interrupt(
     rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self) -> str:
-            return word
-
-    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdin", Terminal(word))
     identity = json.loads(rmqtx("pending", common, "--format", "json").out)[0]["transaction_id"]
     for to in (["--to", tmp_path / "new"], ["--in-place", "--undo", tmp_path / "undo"]):
         words = ["commit", identity, "--store", common, *to, "--broker-version", "5.3.3", "--reason", "x"]

@@ -60,7 +60,7 @@ def test_conditions_and_columns_apply_to_what_is_told(rmqtx: Run, common: Path) 
 
 
 def test_a_condition_on_causes_lists_what_an_audit_lists(rmqtx: Run, common: Path) -> None:
-    causes = {cause for row in rows_of(rmqtx("audit", common, "--format", "jsonl").out) for cause in row["causes"]}
+    causes = {cause for row in rmqtx("audit", common, "--format", "jsonl").rows for cause in row["causes"]}
     assert causes
     for cause in causes:
         choice = ("--where", f"causes = '{cause}'", "--fields", "transaction_id,causes", "--format", "jsonl")
@@ -129,8 +129,8 @@ def test_columns_that_are_not_followed_are_refused(
 
 
 def test_every_column_that_follow_leaves_empty_is_refused(rmqtx: Run, common: Path) -> None:
-    followed = rows_of(rmqtx("follow", common, "--until-idle", "--format", "jsonl").out)
-    whole = rows_of(rmqtx("audit", common, "--format", "jsonl").out)
+    followed = rmqtx("follow", common, "--until-idle", "--format", "jsonl").rows
+    whole = rmqtx("audit", common, "--format", "jsonl").rows
     filled = {name for row in whole for name, value in row.items() if value is not None}
     empty = filled - {name for row in followed for name, value in row.items() if value is not None}
     assert "next_event" in empty
@@ -193,7 +193,7 @@ def test_killed_again_and_again_it_tells_everything(rmqtx: Run, common: Path, tm
         output.write_bytes(rest[: rest.rfind(b"\n") + 1])  # the row that was being written is told again
     assert begin(growing, checkpoint, output, "--until-idle").wait() == 0
     told_last = {row["transaction_id"]: row for row in rows_of(output.read_text())}
-    wanted = rows_of(rmqtx("audit", growing.root, "--format", "jsonl").out)
+    wanted = rmqtx("audit", growing.root, "--format", "jsonl").rows
     assert len(wanted) == 109
     # A half message whose properties were not written yet was known by its place.
     early = told_last.keys() - {row["transaction_id"] for row in wanted}

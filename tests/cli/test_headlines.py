@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -147,7 +146,7 @@ def test_what_is_longer_than_can_be_held_has_its_answer_below(
 def test_check_names_the_oldest_of_several_stores(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
     common, killed = corpus_store("common-5.3.3"), corpus_store("killed-5.3.3")
     own = ["--state-dir", tmp_path]
-    rows = [json.loads(line) for line in rmqtx("pending", common, killed, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", common, killed, "--format", "jsonl").rows
     assert rows[0]["store"] == str(common)
     whose = f"group {rows[0]['producer_group']}, topic {rows[0]['topic']}"
     alone = rmqtx("check", common, *own).out

@@ -12,18 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live import lookups
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.repairs.holds import after_a_round, changes
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.verdicts.model.reading import VerdictReading
-from tests.brokers import corpus
 from tests.cli.conftest import Run
-from tests.remoting.fake import FakeServer
-from tests.remoting.store_broker import StoreBroker
+from tests.remoting.store_broker import Served
 from tests.remoting.test_discovery import entry, name_server
 
 NOBODY = "127.0.0.1:1"
@@ -33,21 +29,11 @@ CALM = {"fileReservedTime": "1000000", "transactionCheckMax": "50"}
 Row = dict[str, Any]
 
 
-def served(store: Path, name: str = "broker-a") -> StoreBroker:
-    opened = open_store(store)
-    conf = corpus.recipe("common-5.3.3")["broker_conf"]
-    broker = StoreBroker(opened, broker_settings(opened, conf=conf, version="5.3.3"), "5.3.3")
-    broker.name, broker.more_conf = name, dict(CALM)
-    return broker
-
-
-class Two:
-    """Two brokers that serve one store, and the options that name both."""
+class Two(Served):
+    """Two brokers to hold."""
 
     def __init__(self, store: Path, stack: ExitStack) -> None:
-        self.brokers = [served(store, name) for name in ("broker-a", "broker-b")]
-        self.servers = [stack.enter_context(FakeServer(broker)) for broker in self.brokers]
-        self.options = [word for server in self.servers for word in ("--broker", server.address)]
+        super().__init__(store, stack, CALM, 2)
 
     def now(self, name: str = "transactionCheckMax") -> list[str]:
         """The present value of a setting of both."""

@@ -33,7 +33,7 @@ def ledger(tmp_path: Path) -> str:
 def test_reconcile_lists_what_is_not_agreed(rmqtx: Run, common: Path, ledger: str) -> None:
     where = ("--where", "ledger_word = done")
     result = rmqtx("reconcile", common, "--ledger", ledger, *ASKED, "--format", "jsonl", *where)
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = result.rows
     wanted = [case for case, one in ledgers.CASES.items() if one.word == "done" and one.outcome != "agrees"]
     assert (result.status, len(rows)) == (DONE, len(wanted))
     assert "agrees: " in result.err
@@ -299,7 +299,7 @@ def test_verdicts_replace_those_of_the_run_before(
     rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
 ) -> None:
     to, one, two = tmp_path / "to", corpus_store("common-5.3.3"), corpus_store("fifteen-5.3.3")
-    wanted = [json.loads(line) for line in rmqtx("audit", one, two, "--format", "jsonl", "--quiet").out.splitlines()]
+    wanted = rmqtx("audit", one, two, "--format", "jsonl", "--quiet").rows
     for stores in ((one,), (one, two), (one, two)):
         assert rmqtx("export", "transactions", *stores, "--to", to, "--quiet").status == DONE
     table = ds.dataset(to).to_table()

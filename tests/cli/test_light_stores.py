@@ -19,7 +19,7 @@ def test_nothing_of_a_light_store_is_undecidable_or_unknown(rmqtx: Run, corpus_s
         store = corpus_store(name)
         audited = rmqtx("audit", store, "--format", "jsonl")
         assert audited.status == DONE, audited.err
-        rows = [json.loads(line) for line in audited.out.splitlines()]
+        rows = audited.rows
         assert {row["state"] for row in rows} <= {"COMMITTED", "ROLLED_BACK", "DISCARDED", "PENDING"}
         checked = rmqtx("check", store, "--warning", "3650d", "--critical", "3650d")
         assert "UNKNOWN" not in checked.out

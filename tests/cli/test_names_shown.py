@@ -24,7 +24,7 @@ from tests.cli.conftest import Run
 def rows_of(rmqtx: Run, *words: object) -> list[dict[str, object]]:
     result = rmqtx(*words, "--format", "jsonl", "--quiet")
     assert result.status == 0, result.err
-    return [json.loads(line) for line in result.out.splitlines()]
+    return result.rows
 
 
 def test_heads_are_names_of_columns(rmqtx: Run, common: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.exit_status import INCOMPLETE, NO_SUCH_TRANSACTION, UNREADABLE
 from rmqtx.verdicts.audit.local_audit import audit
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, refuse_to_open
 from tests.forge.comparing import cited
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened, settings_of
@@ -108,14 +106,7 @@ def test_what_this_user_may_not_read(
     root = copy_of(NAME, tmp_path)
     closed = str(log_files(root)[MIDDLE])
     identity = in_the_middle()["id"]
-    really_open = os.open
-
-    def may_open(path: Any, *arguments: Any, **more: Any) -> int:
-        if os.fspath(path) == closed:  # tests may run as root, whom no mode keeps out
-            raise PermissionError(13, "Permission denied", path)
-        return really_open(path, *arguments, **more)
-
-    monkeypatch.setattr(os, "open", may_open)
+    refuse_to_open(closed, monkeypatch)
     shown = rmqtx("show", identity, "--store", root, *["--scan"] * scan)
     assert shown.status == UNREADABLE
     assert f"cannot read {closed}: permission denied" in shown.err

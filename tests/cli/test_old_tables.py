@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +13,6 @@ from tests.cli.conftest import Run
 from tests.forge.stores import contents, unpacked
 
 PREPARED, STATE_TABLE = "prepared-4.2.0", "statetable-3.1.4"
-
-
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def rows_by_state(state: str) -> list[tuple[int, str]]:
@@ -44,14 +38,14 @@ def aged(tmp_path: Path) -> Path:
 
 def test_slots_and_entries_are_decoded(rmqtx: Run) -> None:
     before = contents(unpacked(STATE_TABLE))
-    slots = lines(rmqtx("decode", "statetable", unpacked(STATE_TABLE), "--format", "jsonl").out)
+    slots = rmqtx("decode", "statetable", unpacked(STATE_TABLE), "--format", "jsonl").rows
     expected = {row["half_commit_log_offset"]: row for row in corpus.expected(STATE_TABLE)}
     assert {slot["commit_log_offset"] for slot in slots} == set(expected)
     waiting = {slot["commit_log_offset"] for slot in slots if slot["state"] == "PREPARED"}
     assert waiting == {offset for offset, row in expected.items() if row["state"] == "PENDING"}
-    entries = lines(rmqtx("decode", "redolog", unpacked(STATE_TABLE), "--where", "kind = END", "--format", "jsonl").out)
+    entries = rmqtx("decode", "redolog", unpacked(STATE_TABLE), "--where", "kind = END", "--format", "jsonl").rows
     assert len(entries) == sum(len(row["final_records"]) + len(row["op_marks"]) for row in expected.values())
-    coverage = lines(rmqtx("decode", "statetable", unpacked(STATE_TABLE), "--coverage", "--format", "jsonl").out)
+    coverage = rmqtx("decode", "statetable", unpacked(STATE_TABLE), "--coverage", "--format", "jsonl").rows
     assert [row["size_bytes"] for row in coverage] == [480] * 3
     assert contents(unpacked(STATE_TABLE)) == before
 
@@ -107,8 +101,8 @@ def test_a_table_through_jdbc_is_for_spark(rmqtx: Run) -> None:
 def test_all_open_lists_what_the_broker_checks_again(rmqtx: Run, name: str) -> None:
     """Also what no act can close: the flag `open_after_decision` and this list are one rule."""
     store = unpacked(name)
-    audited = lines(rmqtx("audit", store, "--where", "flags ~ open_after_decision", "--format", "jsonl").out)
-    found = lines(rmqtx("pending", store, "--all-open", "--format", "jsonl").out)
+    audited = rmqtx("audit", store, "--where", "flags ~ open_after_decision", "--format", "jsonl").rows
+    found = rmqtx("pending", store, "--all-open", "--format", "jsonl").rows
     listed = {row["transaction_id"] for row in found if "open_after_decision" in row["flags"]}
     assert listed == {row["transaction_id"] for row in audited}
     assert listed or name == "killed-5.3.3"

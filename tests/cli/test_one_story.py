@@ -52,7 +52,7 @@ def test_pending_audit_and_check_count_what_the_start_takes_from_the_check(
     for words in (["pending", store], ["audit", store, "--summary"], ["check", store]):
         result = rmqtx(*words)
         assert sentence in result.err + result.out, words
-    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", store, "--format", "jsonl").rows
     for event, number in events.items():
         chosen = [row for row in rows if row["next_event"] == event]
         assert len(chosen) == number
@@ -74,7 +74,7 @@ def test_each_hidden_transaction_is_counted_once(
     monkeypatch.setattr(MOMENT, lambda store: known_until_ms(store) + 100 * _HOUR_MS)
     place = (corpus_store("poison-4.5.0"), "--broker-version", "4.5.0")
     notes = re.findall(r"rmqtx: (-?\d+) decided(?: or discarded)? transactions?\b", rmqtx("pending", *place).err)
-    rows = [json.loads(line) for line in rmqtx("pending", *place, "--all-open", "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", *place, "--all-open", "--format", "jsonl").rows
     others = sum(row["state"] != "PENDING" for row in rows)
     assert others == sum(map(int, notes)) > 0
     assert all(int(number) > 0 for number in notes)
@@ -114,7 +114,7 @@ def test_the_summary_of_an_audit_fits_into_a_narrow_terminal(common: Path) -> No
 
 def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
     store = corpus_store("opslost-5.3.3")
-    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", store, "--format", "jsonl").rows
     ledger = tmp_path / "ledger.csv"
     ledger.write_text("id,status\n" + "".join(f"{row['transaction_id']},PAID\n" for row in rows), encoding="utf-8")
     number = sum("may_be_decided" in row["flags"] for row in rows)
@@ -128,7 +128,7 @@ def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, t
 
 
 def test_a_resume_in_spite_of_the_age_does_not_promise_a_check(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
-    [row] = [json.loads(line) for line in rmqtx("audit", fifteen, "--format", "jsonl").out.splitlines()]
+    [row] = rmqtx("audit", fifteen, "--format", "jsonl").rows
     words = ("resume", row["transaction_id"], "--store", fifteen, "--to", tmp_path / "new", "--reason", "x", "--yes",
              "--broker-version", "5.3.3")
     assert "refused by resume-too-old" in rmqtx(*words).err
@@ -208,7 +208,7 @@ def test_a_time_after_the_last_record_of_a_killed_broker_is_a_clock(rmqtx: Run, 
     store, at = corpus_store("killed-5.3.3"), ("--at", "2026-11-25T00:00Z")
     assert "the broker discards all 11 unasked in its first round" in rmqtx("pending", store, *at).err
     assert "21 expired" in rmqtx("simulate", store, *at).err
-    rows = [json.loads(line) for line in rmqtx("pending", store, *at, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", store, *at, "--format", "jsonl").rows
     assert {row["next_event"] for row in rows} == {"expired"}
     early = rmqtx("pending", store, "--at", "2026-11-21T05:41:45Z", "--format", "jsonl")
     assert {json.loads(line)["discard_at_ms"] for line in early.out.splitlines()} == {None}

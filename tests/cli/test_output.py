@@ -205,7 +205,7 @@ def test_parquet_and_arrow_keep_types_and_documentation(rmqtx: Run, common: Path
 
 
 def test_formats_agree(rmqtx: Run, common: Path) -> None:
-    lines = [json.loads(line) for line in rmqtx("audit", common, "--format", "jsonl").out.splitlines()]
+    lines = rmqtx("audit", common, "--format", "jsonl").rows
     assert json.loads(rmqtx("audit", common, "--format", "json").out) == lines
     rows = list(csv.DictReader(io.StringIO(rmqtx("audit", common, "--format", "csv").out)))
     assert [row["transaction_id"] for row in rows] == [line["transaction_id"] for line in lines]
@@ -254,6 +254,6 @@ def test_an_export_with_timestamps_is_not_continued_without(rmqtx: Run, common: 
 
 def test_deliveries_in_conditions_have_a_short_name(rmqtx: Run, common: Path) -> None:
     result = rmqtx("audit", common, "--where", "deliveries > 1", "--fields", "deliveries,flags", "--format", "jsonl")
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = result.rows
     assert {row["deliveries_count"] for row in rows} == {2, 3}
     assert all("duplicate_commit" in row["flags"] or "commit_after_discard" in row["flags"] for row in rows)

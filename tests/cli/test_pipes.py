@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.program import WARM
+from tests.cli.terminal import on_terminal
 from tests.representatives import rest_is_slow
 
 
@@ -47,24 +47,10 @@ def test_a_full_disk_is_10(common: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def on_terminal(arguments: list[str], columns: int) -> list[str]:
+def shown(arguments: list[str], columns: int) -> list[str]:
     """The lines that a command shows on a terminal of this width."""
-    leader, follower = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen([*WARM, *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment)
-    os.close(follower)
-    parts = []
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        parts.append(part)
-    process.wait()
-    os.close(leader)
-    return b"".join(parts).decode().splitlines()
+    words = [*WARM, *arguments]
+    return on_terminal(words, with_stderr=False, COLUMNS=str(columns), TERM="xterm", NO_COLOR="1")[1].splitlines()
 
 
 @pytest.mark.parametrize("columns", rest_is_slow([80, 40, 60, 120, 160, 200], quick=2))
@@ -72,8 +58,8 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
 def test_the_page_of_one_transaction_fits_the_terminal(common: Path, row: int, columns: int) -> None:
     from rmqtx_cli.words.text import width
 
-    transaction = on_terminal(["pending", str(common), "--fields", "id"], 200)[row]
-    lines = on_terminal(["show", transaction, "--store", str(common), "--no-pager"], columns)
+    transaction = shown(["pending", str(common), "--fields", "id"], 200)[row]
+    lines = shown(["show", transaction, "--store", str(common), "--no-pager"], columns)
     assert max(width(line) for line in lines) <= columns
     assert any(" event " in f" {line} " for line in lines), "the heads of the timeline are whole words"
 
@@ -85,13 +71,13 @@ def test_the_page_of_one_transaction_fits_the_terminal(common: Path, row: int, c
 def test_tables_fit_the_terminal(common: Path, verb: list[str], columns: int) -> None:
     from rmqtx_cli.words.text import width
 
-    lines = on_terminal([*verb, str(common)], columns)
+    lines = shown([*verb, str(common)], columns)
     assert len(lines) > 3
     assert max(width(line) for line in lines) <= columns
 
 
 def test_binary_rows_are_refused_on_a_terminal(common: Path) -> None:
-    assert on_terminal(["pending", str(common), "--format", "parquet"], 80) == []
+    assert shown(["pending", str(common), "--format", "parquet"], 80) == []
 
 
 def test_completion_offers_commands(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_receipts_are_listed_newest_first(rmqtx: Run) -> None:
     first = receipt(ActKind.COMMIT, expected("COMMITTED"))
     second = receipt(ActKind.ROLLBACK, expected("ROLLED_BACK"), "unknown")
     kept(first, second)
-    rows = [json.loads(line) for line in rmqtx("receipts", "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("receipts", "--format", "jsonl").rows
     assert [row["receipt_id"] for row in rows] == [second.receipt_id, first.receipt_id]
     assert rows[0]["begun_time"].endswith("Z")
     assert rows[0]["requests"][0]["fields"] == {"commitOrRollback": "8"}
@@ -140,7 +140,7 @@ def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
     text = journal.path.read_bytes()
     where = ("--where", "standing = contradicted")
     result = rmqtx("receipts", "--recheck", "--store", common, *where, "--format", "jsonl")
-    (row,) = [json.loads(line) for line in result.out.splitlines()]
+    (row,) = result.rows
     assert (result.status, row["receipt_id"]) == (FINDINGS, bad.receipt_id)
     assert "although the act was a rollback" in row["standing_reason"]
     assert journal.path.read_bytes() == text  # a look writes nothing

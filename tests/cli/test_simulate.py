@@ -9,7 +9,6 @@ import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,21 +41,17 @@ def conf(tmp_path: Path) -> Path:
     return path
 
 
-def rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def test_what_hangs_is_checked_and_given_up_on(rmqtx: Run, common: Path, conf: Path) -> None:
     listed = rmqtx("pending", common, "--all-open", "--format", "jsonl")
-    pending = {row["transaction_id"] for row in rows(listed.out)}
+    pending = {row["transaction_id"] for row in listed.rows}
     settled = ("--broker-conf", conf, "--at", LATER, "--format", "jsonl")
     first = rmqtx("simulate", common, "--rounds", "1", *settled)
-    assert {row["transaction_id"] for row in rows(first.out)} == pending
-    assert {row["action"] for row in rows(first.out)} == {"checked", "put back immune"}
+    assert {row["transaction_id"] for row in first.rows} == pending
+    assert {row["action"] for row in first.rows} == {"checked", "put back immune"}
     assert "assumed: the broker starts at 2026-11-21T06:00:00.000Z, and no producer answers" in first.err
     assert ": 18 checked, 2 put back immune; half cursor 269 to 289" in first.err
     assert "stops at the copies that it has put back" in first.err
-    fates = rows(rmqtx("simulate", common, "--show", "transactions", *settled).out)
+    fates = rmqtx("simulate", common, "--show", "transactions", *settled).rows
     assert {row["transaction_id"] for row in fates} == pending
     for row in fates:
         asked = 0 if row["next_check_time_ms"] is None else 5 - (row["checks_count"] or 0)
@@ -65,7 +60,7 @@ def test_what_hangs_is_checked_and_given_up_on(rmqtx: Run, common: Path, conf: P
 
 def test_a_changed_setting_beside_the_present_one(rmqtx: Run, common: Path, conf: Path) -> None:
     options = ("--broker-conf", conf, "--at", LATER, "--with", "transactionCheckMax=7", "--format", "jsonl")
-    fates = rows(rmqtx("simulate", common, "--show", "transactions", *options).out)
+    fates = rmqtx("simulate", common, "--show", "transactions", *options).rows
     for now, then in zip(fates[::2], fates[1::2], strict=True):
         assert now["transaction_id"] == then["transaction_id"]
         assert (now["configuration"], then["configuration"]) == ("as is", "transactionCheckMax=7")
@@ -118,7 +113,7 @@ def test_a_half_that_ends_every_round(rmqtx: Run, corpus_store: Callable[[str], 
     words = ("--show", "transactions", "--at", LATER, "--format", "jsonl")
     result = rmqtx("simulate", corpus_store("poison-4.3.0"), *words)
     assert "every round ends in an exception at half queue offset 23" in result.err
-    assert {row["end"] for row in rows(result.out)} == {None}
+    assert {row["end"] for row in result.rows} == {None}
 
 
 def test_every_store_of_the_corpus(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
@@ -126,26 +121,26 @@ def test_every_store_of_the_corpus(rmqtx: Run, corpus_store: Callable[[str], Pat
         for show in ("checks", "rounds", "transactions"):
             result = rmqtx("simulate", corpus_store(name), "--show", show, "--format", "jsonl")
             assert result.status in (exit_status.DONE, exit_status.INCOMPLETE), (name, show, result.err)
-            rows(result.out)
+            assert all(result.rows)  # each line is an object
 
 
 def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     store = unpacked("statetable-recovered-3.1.4")
     first = rmqtx("simulate", store, "--rounds", "2", "--at", LATER, "--format", "jsonl")
     assert first.status == exit_status.DONE
-    assert {row["action"] for row in rows(first.out)} == {"asked", "unanswerable"}
+    assert {row["action"] for row in first.rows} == {"asked", "unanswerable"}
     begin_ms = parse_time_ms(LATER)
-    assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms + 60_000, begin_ms + 120_000]
+    assert [row["round_time_ms"] for row in first.rows[::16]] == [begin_ms + 60_000, begin_ms + 120_000]
     assert "round 1 at 2026-11-21T06:01:00.000Z: 13 unanswerable, 3 asked; stops at the end of the table" in first.err
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
-    fates = rows(result.out)
+    fates = result.rows
     assert "16 open slots: 16 checked once in each run, without a limit; every answer about 13 of them" in result.err
     assert {(row["design"], row["end"], row["checks_to_come_count"]) for row in fates} == {("state_table", None, None)}
     assert [row["half_queue_offset"] for row in fates if row["is_answerable"]] == [13, 14, 15]
     switch = ("--with", "checkTransactionMessageEnable=false")
     off = rmqtx("simulate", store, *switch, "--show", "rounds", "--format", "jsonl")
-    assert {row["stop"] for row in rows(off.out)} == {"the end of the table", "checkTransactionMessageEnable is false"}
+    assert {row["stop"] for row in off.rows} == {"the end of the table", "checkTransactionMessageEnable is false"}
     assert "its check has no cursors" in rmqtx("simulate", store, "--half-cursor", "3").err
     wrong = rmqtx("simulate", store, "--with", "checkTransactionMessageEnable=perhaps")
     assert wrong.status == exit_status.USAGE
@@ -163,18 +158,18 @@ def test_the_check_of_rocksdb(rmqtx: Run, tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(corpus.broker_conf("rocksdb-5.5.0"))
     options = ("--broker-conf", path, "--at", "2026-11-22T06:00:00Z", "--format", "jsonl")
-    fates = rows(rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "transactions", *options).out)
+    fates = rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "transactions", *options).rows
     assert {row["end"] for row in fates} == {"dropped"}
     assert all(row["checks_to_come_count"] == 6 - row["checks_count"] for row in fates)
     assert {row["written_bytes"] for row in fates} == {0}
-    played = rows(rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "rounds", "--rounds", "6", *options).out)
+    played = rmqtx("simulate", unpacked("rocksdb-5.5.0"), "--show", "rounds", "--rounds", "6", *options).rows
     assert sum(row["discarded_count"] for row in played) == len(fates)
 
 
 def test_the_halves_that_a_start_adds_are_those_that_it_asks_about(rmqtx: Run) -> None:
     pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
     result = rmqtx("simulate", unpacked("rocksdb-killed-5.4.0"), "--rounds", "1", "--format", "jsonl")
-    assert f"adds {len(rows(result.out))} half messages of the log" in result.err
+    assert f"adds {len(result.rows)} half messages of the log" in result.err
 
 
 def test_a_running_broker_has_halves_that_its_table_does_not_have_yet(rmqtx: Run, tmp_path: Path) -> None:
@@ -188,7 +183,7 @@ def test_a_running_broker_has_halves_that_its_table_does_not_have_yet(rmqtx: Run
 def test_an_act_on_a_clean_store_adds_no_halves_to_the_table(rmqtx: Run, tmp_path: Path) -> None:
     pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
     store = copy_of("rocksdb-5.5.0", tmp_path)
-    before = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    before = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").rows
     changed = tmp_path / "changed"
     done = rmqtx(
         "commit", before[0]["transaction_id"], "--store", store, "--broker-version", "5.5.0", "--to", changed,
@@ -196,7 +191,7 @@ def test_an_act_on_a_clean_store_adds_no_halves_to_the_table(rmqtx: Run, tmp_pat
     )
     assert done.status == exit_status.DONE, done.err
     result = rmqtx("simulate", changed, "--show", "transactions", "--format", "jsonl")
-    assert len(rows(result.out)) == len(before) - 1
+    assert len(result.rows) == len(before) - 1
     assert "as old as its last flush" not in result.err
 
 
@@ -208,7 +203,7 @@ def test_without_its_table_the_check_of_rocksdb_is_unknown(rmqtx: Run, tmp_path:
     assert result.status == exit_status.INCOMPLETE
     assert "rmqtx: what the check does is unknown\n" in result.err
     assert "reaches no open half message" not in result.err
-    (first, *_) = rows(rmqtx("pending", store, "--format", "jsonl").out)
+    (first, *_) = rmqtx("pending", store, "--format", "jsonl").rows
     page = rmqtx("show", first["transaction_id"], "--store", store).out
     assert "discard unknown: the table of its check was not read" in page
 
@@ -239,7 +234,7 @@ def test_both_designs_of_one_store(rmqtx: Run) -> None:
         "simulate", unpacked("rocksdb-both-5.5.0"), "--at", "2026-11-22T06:00:00Z", "--show", "rounds", "--rounds", "1",
         "--format", "jsonl",
     )
-    seen = {row["design"]: row for row in rows(result.out)}
+    seen = {row["design"]: row for row in result.rows}
     assert seen["half_topic"]["half_cursor"] == seen["half_topic"]["half_end"] > 0
     assert (seen["rocksdb"]["half_cursor"], seen["rocksdb"]["checked_count"]) == (None, 1)
 
@@ -258,8 +253,8 @@ def test_a_time_that_no_clock_says(rmqtx: Run, tmp_path: Path, name: str) -> Non
     store = copy_of(name, tmp_path)
     before = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
     assert before.status == exit_status.DONE
-    identity = rows(before.out)[0]["transaction_id"]
-    [row] = rows(rmqtx("show", identity, "--store", store, "--format", "jsonl").out)
+    identity = before.rows[0]["transaction_id"]
+    [row] = rmqtx("show", identity, "--store", store, "--format", "jsonl").rows
     byte = 1 if name == "busystop-4.3.0" else 6
     flip_byte(log_files(store)[0], row["half_copies"][-1]["commit_log_offset"] + AT["born_time_ms"] + byte, 0x50)
     result = rmqtx("simulate", store)
@@ -301,9 +296,9 @@ def test_records_that_a_table_names_and_the_log_has_not(rmqtx: Run, tmp_path: Pa
     store = copy_of("statetable-3.1.4", tmp_path)
     shutil.rmtree(store / "commitlog")
     (store / "commitlog").mkdir()
-    played = rows(rmqtx("simulate", store, "--rounds", "1", "--format", "jsonl").out)
+    played = rmqtx("simulate", store, "--rounds", "1", "--format", "jsonl").rows
     assert {(row["action"], row["transaction_id"]) for row in played} == {("unreadable", None)}
-    fates = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    fates = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").rows
     assert {(row["checks_to_come_count"], row["next_check_time_ms"], row["is_answerable"]) for row in fates} == {
         (0, None, False)
     }
@@ -336,7 +331,7 @@ def test_a_slot_of_another_length(is_longer: bool, rmqtx: Run, tmp_path: Path) -
     """
     store = copy_of("busystop-5.3.3", tmp_path)
     words = ("simulate", store, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl")
-    whole = rows(rmqtx(*words).out)
+    whole = rmqtx(*words).rows
     number = whole[-1]["half_queue_offset"]
     (queue,) = queue_files(store, HALF_TOPIC)
     length = int.from_bytes(queue.read_bytes()[number * SLOT_BYTES + 8 :][:4], "big")
@@ -344,15 +339,15 @@ def test_a_slot_of_another_length(is_longer: bool, rmqtx: Run, tmp_path: Path) -
     flip_byte(queue, number * SLOT_BYTES + 11, (length ^ other) & 0xFF)
     result = rmqtx(*words)
     assert result.status == exit_status.INCOMPLETE
-    assert (rows(result.out) == whole) is is_longer
+    assert (result.rows == whole) is is_longer
     assert (f"1 slots of {HALF_TOPIC}/0, the first number {number}" in result.err) is not is_longer
 
 
 def test_an_id_that_the_index_contradicts(rmqtx: Run, tmp_path: Path) -> None:
     """One byte of the UNIQ_KEY of the only copy of a half: a transaction that never was seemed to expire, status 0."""
     root = copy_of("cursoredited-4.3.0", tmp_path)
-    found = rows(rmqtx("simulate", root, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl",
-                       "--quiet").out)
+    found = rmqtx("simulate", root, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl",
+                       "--quiet").rows
     ids = [row["transaction_id"] for row in found]
     lone = [row for row in found if ids.count(row["transaction_id"]) == 1][-1]
     [file] = log_files(root)
@@ -398,11 +393,11 @@ def test_a_half_that_names_no_producer_is_put_back_unasked(rmqtx: Run, tmp_path:
     conf.write_text("fileReservedTime=1000000\n")  # none of them is too old, whenever the test runs
     settings = ("--broker-version", "4.9.7", "--broker-conf", conf, "--format", "jsonl")
     result = rmqtx("simulate", root, "--rounds", "1", *settings)
-    assert Counter(row["action"] for row in rows(result.out)) == {"checked": 3, "put back unasked": 1}
+    assert Counter(row["action"] for row in result.rows) == {"checked": 3, "put back unasked": 1}
     assert result.status == exit_status.INCOMPLETE
     assert "half-unreadable" in result.err
     assert "3 checked, 1 put back unasked" in result.err
-    [played] = rows(rmqtx("simulate", root, "--rounds", "1", "--show", "rounds", *settings).out)
+    [played] = rmqtx("simulate", root, "--rounds", "1", "--show", "rounds", *settings).rows
     assert (played["checked_count"], played["unasked_count"]) == (3, 1)
 
 
@@ -413,7 +408,7 @@ def test_a_default_maximum_of_checks_that_a_copy_refutes_discards_nothing(rmqtx:
     forge.half("B", checks=3)
     root = forge.write()
     at = ("--at", time_text(FIRST_MS + 600_000))
-    listed = rows(rmqtx("pending", root, *at, "--format", "jsonl").out)
+    listed = rmqtx("pending", root, *at, "--format", "jsonl").rows
     found = {row["transaction_id"]: (row["advice"], row["discard_at_ms"], row["next_event"]) for row in listed}
     assert found == {"A": ("wait", None, "unknown"), "B": ("wait", None, "asked")}
     assert "a half copy has 18 checks, more than transactionCheckMax 15" in rmqtx("show", "A", "--store", root, *at).out
@@ -423,7 +418,7 @@ def test_a_default_maximum_of_checks_that_a_copy_refutes_discards_nothing(rmqtx:
     assert "state" not in simulated.err.split("check-max-unknown")[1]
     conf = tmp_path / "broker.conf"
     conf.write_text("transactionCheckMax=20\n")
-    known = rows(rmqtx("pending", root, *at, "--broker-conf", conf, "--format", "jsonl").out)
+    known = rmqtx("pending", root, *at, "--broker-conf", conf, "--format", "jsonl").rows
     assert all(row["discard_at_ms"] is not None for row in known)
 
 

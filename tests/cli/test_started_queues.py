@@ -100,7 +100,7 @@ def test_a_corrected_cursor_passes_what_a_start_writes_before_it(root: Path, rmq
     """The queue has eight slots after the start: the cursor 342 lies beyond them and moves to their end."""
     damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 0, 351 * 20)
     version = ("--broker-version", "5.3.3")
-    rows = [json.loads(line) for line in rmqtx("pending", root, *version, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", root, *version, "--format", "jsonl").rows
     assert {(row["next_event"], row["advice"], tuple(row["flags"])) for row in rows} == {("skipped", "decide", ())}
     simulated = rmqtx("simulate", root, *version, "--show", "transactions", "--format", "jsonl").out.splitlines()
     assert [json.loads(line)["end"] for line in simulated] == ["skipped"] * 8

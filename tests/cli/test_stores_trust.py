@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from tests.brokers.corpus import all_names
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, refuse_to_open
 from tests.forge.damage import log_files
 from tests.forge.stores import copy_of, opened
 
@@ -64,14 +62,7 @@ def test_a_destroyed_log_is_a_finding(
 def test_a_file_that_this_user_may_not_read(rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = copy_of("multipath-5.3.3", tmp_path)
     closed = str(log_files(root)[1])
-    really_open = os.open
-
-    def may_open(path: Any, *arguments: Any, **more: Any) -> int:
-        if os.fspath(path) == closed:  # tests may run as root, whom no mode keeps out
-            raise PermissionError(13, "Permission denied", path)
-        return really_open(path, *arguments, **more)
-
-    monkeypatch.setattr(os, "open", may_open)
+    refuse_to_open(closed, monkeypatch)
     described = rmqtx("stores", root)
     assert described.status == INCOMPLETE
     assert LOOKED_AT not in described.out

@@ -35,7 +35,7 @@ def test_reconcile_with_the_trace_advises_what_producers_decided(rmqtx: Run, sto
     plan = tmp_path / "plan.json"
     result = rmqtx("reconcile", str(store), "--trace", "--all", "--format", "jsonl", "--plan", str(plan))
     assert result.status == 0
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = result.rows
     words = {"COMMIT": "done", "ROLLBACK": "not_done", "UNKNOWN": "unknown"}
     expected = {name: words[one["said"][-1][0]] for name, one in right(NAME)["transactions"].items()}
     assert expected.items() <= {row["transaction_id"]: row["ledger_word"] for row in rows}.items()

@@ -13,7 +13,7 @@ import pytest
 from rmqtx.readers.model import exit_status
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, WriteAt
 from rmqtx.repairs.changes.execution import execute
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Terminal
 from tests.cli.test_read_only import fingerprint
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import snapshot
@@ -69,14 +69,7 @@ def test_nobody_is_asked_where_nobody_is(
 def test_it_asks(
     rmqtx: Run, store: Path, common: Path, undo_file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, status: int
 ) -> None:
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self) -> str:
-            return answer
-
-    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
     result = rmqtx("undo", undo_file)
     assert result.status == status
     assert f"undo 3 changes in {store}? [y/N]" in result.err
@@ -131,7 +124,7 @@ def test_what_is_no_undo_file_is_one_line(
 
 def test_changes_on_top_of_each_other_are_redone_in_order(rmqtx: Run, store: Path, tmp_path: Path) -> None:
     """The first redo writes `abort` again: for the second undo file only its time differs."""
-    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    rows = rmqtx("pending", store, "--format", "jsonl").rows
     ids = [row["transaction_id"] for row in rows if "no_room" not in row["flags"]][:2]
     undo_files = [tmp_path / f"{number}.undo" for number in (1, 2)]
     for identity, file in zip(ids, undo_files, strict=True):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,11 +28,7 @@ def waiting() -> str:
 def standings(rmqtx: Run, store: Path) -> list[tuple[str, str]]:
     """Outcome and standing of each receipt, newest first."""
     found = rmqtx("receipts", "--recheck", "--store", store, "--format", "jsonl")
-    return [(row["outcome"], row["standing"]) for row in _rows(found.out)]
-
-
-def _rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    return [(row["outcome"], row["standing"]) for row in found.rows]
 
 
 def test_a_commit_that_was_undone_and_made_again(rmqtx: Run, store: Path, waiting: str, tmp_path: Path) -> None:
@@ -44,10 +38,10 @@ def test_a_commit_that_was_undone_and_made_again(rmqtx: Run, store: Path, waitin
     assert standings(rmqtx, store) == [("proved", "stands")]
     assert "1 receipt updated in" in rmqtx("undo", undo, "--yes").err
     assert standings(rmqtx, store) == [("proved", "undone")]
-    (listed,) = _rows(rmqtx("receipts", "--format", "jsonl").out)
+    (listed,) = rmqtx("receipts", "--format", "jsonl").rows
     assert [look["standing"] for look in listed["rechecks"]] == ["undone"]
     assert rmqtx("undo", undo, "--yes").status == DONE  # nothing is left to do, nothing more to tell
-    assert len(_rows(rmqtx("receipts", "--format", "jsonl").out)[0]["rechecks"]) == 1
+    assert len(rmqtx("receipts", "--format", "jsonl").rows[0]["rechecks"]) == 1
     assert rmqtx("undo", undo, "--resume", "--yes").status == DONE
     assert standings(rmqtx, store) == [("proved", "stands")]
 
@@ -60,7 +54,7 @@ def test_without_a_word_in_the_journal_the_files_tell(
     shutil.rmtree(store)
     shutil.copytree(common, store)
     found = rmqtx("receipts", "--recheck", "--store", store, "--format", "jsonl")
-    (row,) = _rows(found.out)
+    (row,) = found.rows
     assert row["standing"] == "not_seen"
     assert "undone or cut off, or this is another copy of the store; its state is PENDING" in row["standing_reason"]
 
@@ -100,9 +94,9 @@ def test_cursors_that_are_set_leave_a_receipt(rmqtx: Run, store: Path, tmp_path:
     undo = tmp_path / "cursors.undo"
     place = ("--store", store, "--in-place", "--undo", undo, "--yes")
     assert rmqtx("cursor", "set", "--half", 289, *place).status == REFUSED_BY_GUARD
-    assert _rows(rmqtx("receipts", "--format", "jsonl").out) == []
+    assert rmqtx("receipts", "--format", "jsonl").rows == []
     assert rmqtx("cursor", "set", "--op", 0, *place, "--reason", "look again").status == DONE
-    (row,) = _rows(rmqtx("receipts", "--format", "jsonl").out)
+    (row,) = rmqtx("receipts", "--format", "jsonl").rows
     assert (row["action"], row["transaction_id"], row["reason"]) == ("cursor set", None, "look again")
     assert [dict(one["fields"])["after"] for one in row["requests"]] == ["0"]
     assert standings(rmqtx, store) == [("proved", "stands")]

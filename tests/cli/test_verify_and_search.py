@@ -108,7 +108,7 @@ def test_the_commands_for_a_stopped_check_have_a_line_each(
     said = rmqtx("verify", corpus_store("poison-4.5.0"), "--format", "jsonl")
     lines = [line.removeprefix("rmqtx: next: ") for line in said.err.splitlines() if "next: " in line]
     assert [line.split()[:2] for line in lines] == [["rmqtx", "show"], ["rmqtx", "commit"], ["rmqtx", "cursor"]]
-    [row] = [row for row in rows_of(said.out) if row["code"] == "check-stopped"]
+    [row] = [row for row in said.rows if row["code"] == "check-stopped"]
     assert row["advice"].splitlines() == lines
 
 
@@ -119,7 +119,7 @@ def test_several_words_are_explained_in_turn(rmqtx: Run) -> None:
 
 
 def test_several_stores_are_told_apart(rmqtx: Run, common: Path, damaged: Path) -> None:
-    rows = rows_of(rmqtx("verify", common, damaged, "--format", "jsonl", "--quiet").out)
+    rows = rmqtx("verify", common, damaged, "--format", "jsonl", "--quiet").rows
     assert {row["store"] for row in rows if row["code"] != CHECKED_AGAIN} == {str(damaged)}
     table = rmqtx("search", common, damaged, "--property", "case=late_commit.0", "--quiet", "--fields", "store,topic")
     assert str(common) in table.out
@@ -129,7 +129,7 @@ def test_several_stores_are_told_apart(rmqtx: Run, common: Path, damaged: Path) 
 def test_search_stops_at_the_limit(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
     store = corpus_store("killed-5.1.4")
     some = rmqtx("search", store, "--topic", "orders", "--limit", "2", "--format", "jsonl", "--split-size", "64KiB")
-    assert len(rows_of(some.out)) == 2
+    assert len(some.rows) == 2
     assert " + 0 unread" not in some.err
 
 
@@ -143,7 +143,7 @@ def test_search_stops_at_the_limit(rmqtx: Run, corpus_store: Callable[[str], Pat
 )
 def test_ways_to_the_same_records(rmqtx: Run, common: Path, option: tuple[str, str]) -> None:
     found = rmqtx("search", common, *option, "--format", "jsonl", "--body", "text")
-    rows = rows_of(found.out)
+    rows = found.rows
     assert found.status == 0
     assert rows
     assert all("late_commit.0" in row["body"] for row in rows)
@@ -152,11 +152,11 @@ def test_ways_to_the_same_records(rmqtx: Run, common: Path, option: tuple[str, s
 
 
 def test_bounds_are_offsets_or_times(rmqtx: Run, common: Path) -> None:
-    every = rows_of(rmqtx("search", common, "--from", "0", "--format", "jsonl").out)
+    every = rmqtx("search", common, "--from", "0", "--format", "jsonl").rows
     middle = every[len(every) // 2]
-    late = rows_of(rmqtx("search", common, "--from", middle["commit_log_offset"], "--format", "jsonl").out)
+    late = rmqtx("search", common, "--from", middle["commit_log_offset"], "--format", "jsonl").rows
     assert late == every[len(every) // 2 :]
-    early = rows_of(rmqtx("search", common, "--to", middle["store_time"], "--format", "jsonl").out)
+    early = rmqtx("search", common, "--to", middle["store_time"], "--format", "jsonl").rows
     assert early == [row for row in every if row["store_time_ms"] < middle["store_time_ms"]]
 
 
@@ -194,7 +194,7 @@ def test_a_condition_on_what_is_not_read_is_refused(
 )
 def test_a_condition_on_what_is_read_finds_rows(rmqtx: Run, common: Path, words: tuple[str, ...]) -> None:
     result = rmqtx(*words, common, "--limit", 3, "--format", "jsonl")
-    assert (result.status, len(rows_of(result.out))) == (0, 3)
+    assert (result.status, len(result.rows)) == (0, 3)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--property", "x"), ("--body-regex", "["), ("--body-contains", "0xq")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +14,6 @@ from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import contents, copy_of
 
 SEGMENTS = "killed-5.1.4"
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def test_a_partial_run_finds_what_it_reads_and_nothing_else(rmqtx: Run, store: P
     found = []
     for _ in files:
         said = rmqtx("verify", store, "--max-duration", "0s", "--state", state, "--format", "jsonl")
-        rows = [row for row in rows_of(said.out) if row["severity"] != "note"]
+        rows = [row for row in said.rows if row["severity"] != "note"]
         assert {row["file"] for row in rows} <= {str(files[3]), *map(str, queue_files(store))}
         found.append(bool(rows))
         assert said.status == int(bool(rows))

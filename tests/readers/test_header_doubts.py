@@ -13,12 +13,12 @@ import pytest
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
 from rmqtx.readers.store.store import open_store
-from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import lookup
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.damage import write_bytes
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
+from tests.verdicts.truth import states_and_errors, wrong_states
 
 _RECORDS_MAX = 6
 
@@ -34,13 +34,6 @@ def records_of(root: Path, kind: int) -> list[Row]:
     return records[:: max(1, len(records) // _RECORDS_MAX)]
 
 
-def read(root: Path, name: str) -> tuple[dict[str, str], set[str]]:
-    """The states by id, and the codes of errors."""
-    reading = audit([open_store(root)], settings_of(name))
-    states = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
-    return states, {one.code for one in reading.findings if one.kind.severity == "error"}
-
-
 def _flag(value: int) -> Callable[[bytes], tuple[int, bytes]]:
     return lambda _record: (AT["sys_flag"], value.to_bytes(4, "big"))
 
@@ -54,6 +47,7 @@ def _port(_record: bytes) -> tuple[int, bytes]:
     return AT["store_address"] + 4, b"\xff" * 4
 
 
+ENDED = ("COMMITTED", "ROLLED_BACK")
 CASES = [
     ("prepared-killed-4.2.0", COMMIT, _flag(7), "words-contradict"),
     ("prepared-3.2.6", COMMIT, _flag(4), "words-contradict"),
@@ -73,7 +67,7 @@ def test_it_is_found(
     name: str, kind: int, damage: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
 ) -> None:
     root = copy_of(name, tmp_path)
-    before, sound = read(root, name)
+    before, sound = states_and_errors(root, name)
     assert code not in sound
     violations = []
     for record in records_of(root, kind):
@@ -81,17 +75,15 @@ def test_it_is_found(
         data = file.read_bytes()
         place, value = damage(data[begin : begin + record["length_bytes"]])
         file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
-        after, errors = read(root, name)
+        after, errors = states_and_errors(root, name)
         file.write_bytes(data)
         what = f"{record['commit_log_offset']}"
         if code not in errors:
             violations.append(f"{what}: {code} is not among {errors}")
-        is_open = code == "record-header" and record["message_id"] in before  # nothing else knows its host
-        violations += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
-                       if after.get(key) not in (state, "UNDECIDABLE")
-                       and not (is_open and key == record["message_id"] and state not in ("COMMITTED", "ROLLED_BACK"))]
-        violations += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
-                       if after[key] != "UNDECIDABLE"]
+        wrong = wrong_states(before, after)
+        if code == "record-header" and before.get(record["message_id"], "COMMITTED") not in ENDED:
+            wrong.pop(record["message_id"], None)  # nothing else knows its host
+        violations += [f"{what}: {line}" for line in wrong.values()]
     assert violations == []
 
 
@@ -116,7 +108,7 @@ def test_a_commit_record_of_the_first_half(
 ) -> None:
     """It names offset 0, as what names nothing, so what is damaged made it a half or a message; it was ROLLED_BACK."""
     root = copy_of(name, tmp_path)
-    before, _ = read(root, name)
+    before, _ = states_and_errors(root, name)
     [record] = [
         record for record in scan_records(open_store(root), columns=COLUMNS).table().to_pylist()
         if record["sys_flag"] & TRANSACTION_MASK == COMMIT and not record["prepared_transaction_offset"]
@@ -125,7 +117,7 @@ def test_a_commit_record_of_the_first_half(
     data = file.read_bytes()
     place, value = damage(data[begin : begin + record["length_bytes"]])
     file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
-    after, errors = read(root, name)
+    after, errors = states_and_errors(root, name)
     assert "words-contradict" in errors
     identity = dict(record["properties"])["UNIQ_KEY"]
     assert lookup([open_store(root)], settings_of(name), [identity]).table()["state"].to_pylist() == ["UNDECIDABLE"]
@@ -141,11 +133,7 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     file, place = Path(record["file"]), record["position_bytes"] + AT["sys_flag"]
     data = file.read_bytes()
     file.write_bytes(data[:place] + bytes(4) + data[place + 4 :])
-    followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
-    for _ in range(2):
-        followed.assert_current()
-        assert "redo-entry-mismatch" in {finding.code for finding in followed.last.findings}
-        followed.restart()
+    Followed([root], tmp_path / "checkpoint", settings_of(name)).assert_finds("redo-entry-mismatch")
 
 
 #: Single damaged fields that once changed a state in an answer with status 0: store, place in the log, bytes, finding.
@@ -166,6 +154,6 @@ def test_a_field_that_only_a_verification_read(
     tmp_path: Path, name: str, position: int, data: bytes, code: str
 ) -> None:
     root = copy_of(name, tmp_path)
-    assert code not in read(root, name)[1]
+    assert code not in states_and_errors(root, name)[1]
     write_bytes(root / "commitlog" / ("0" * 20), position, data)
-    assert code in read(root, name)[1]
+    assert code in states_and_errors(root, name)[1]

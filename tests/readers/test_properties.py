@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
 from rmqtx.readers.log.properties import KNOWN, PropertyAreas, properties_of
 from rmqtx.readers.model.columns import SLACK_BYTES
 
+pytestmark = pytest.mark.usefixtures("engine")
 NAMES = [*KNOWN, "A", "UNIQ", "UNIQ_KEYS", "XUNIQ_KEY", "KEY", "__transactionId", "IMMUNITY_AND_MORE_THAN_EIGHT", "é"]
 WORDS = [*NAMES, "1", "", "wert", "\x01", "\x02", "\x01\x02", "\0", "a b", "ключ"]
 areas = st.lists(st.sampled_from(["\x01", "\x02", *WORDS]), max_size=12).map(lambda words: "".join(words).encode())
@@ -45,16 +43,6 @@ def gathered(found: list[bytes], gap: bytes = b"UNIQ_KEY\x01not in an area\x02")
     return properties_of(
         np.frombuffer(data, np.uint8), pa.py_buffer(data), np.array(starts, np.int64), np.array(lengths, np.int64)
     )
-
-
-@pytest.fixture(params=["reference", "accelerator"], autouse=True, scope="module")
-def engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both loops must find the same."""
-    if request.param == "accelerator" and not is_accelerator_installed():
-        pytest.skip("numba (extra `fast`) is not installed")
-    use_accelerator(request.param == "accelerator")
-    yield
-    use_accelerator(False)
 
 
 @given(batches)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from rmqtx.readers.log.commit_log import scan_records, scan_segments
 from rmqtx.readers.log.corrected_records import corrected_blocks
-from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, FILLER, RECORD
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
@@ -29,17 +27,8 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 
+pytestmark = pytest.mark.usefixtures("engine")
 BASE = 1 << 32
-
-
-@pytest.fixture(params=["reference", "accelerator"], autouse=True, scope="module")
-def engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both loops must find the same."""
-    if request.param == "accelerator" and not is_accelerator_installed():
-        pytest.skip("numba (extra `fast`) is not installed")
-    use_accelerator(request.param == "accelerator")
-    yield
-    use_accelerator(False)
 
 
 def messages(count: int, seed: int = 1) -> list[Message]:

@@ -21,11 +21,11 @@ from rmqtx.readers.store.store import (
     SCHEDULE_TOPIC,
     open_store,
 )
-from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.following import Followed
+from tests.verdicts.truth import states_and_errors, wrong_states
 from tests.verdicts.verifying import findings
 
 #: By store, the topics that are damaged; the first one's queues are in RocksDB, which its killed broker did not flush.
@@ -47,13 +47,6 @@ def records_of(root: Path, topic: str) -> list[Row]:
     return records[:: max(1, len(records) // _RECORDS_MAX)]
 
 
-def read(root: Path, name: str) -> tuple[dict[str, str], set[str]]:
-    """The states by id, and the codes of errors."""
-    reading = audit([open_store(root)], settings_of(name))
-    states = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
-    return states, {one.code for one in reading.findings if one.kind.severity == "error"}
-
-
 def with_topic(record: Row, *, is_bit: bool) -> tuple[Path, bytes, bytes]:
     """The file of a record, its bytes, and the same with a bit of its topic flipped, or with other bytes for it."""
     file, begin = Path(record["file"]), record["position_bytes"]
@@ -72,22 +65,19 @@ def with_topic(record: Row, *, is_bit: bool) -> tuple[Path, bytes, bytes]:
 @pytest.mark.parametrize(("name", "topic"), rest_is_slow(CASES, quick=3))
 def test_nothing_is_said_for_certain_that_was_not_so(name: str, topic: str, is_bit: bool, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
-    before, sound = read(root, name)
+    before, sound = states_and_errors(root, name)
     violations = []
     records = records_of(root, topic)
     assert records
     for record in records:
         file, data, damaged = with_topic(record, is_bit=is_bit)
         file.write_bytes(damaged)
-        after, errors = read(root, name)
+        after, errors = states_and_errors(root, name)
         file.write_bytes(data)
         what = f"{record['commit_log_offset']}"
         if not errors - sound:
             violations.append(f"{what}: nothing was found")
-        violations += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
-                       if after.get(key) not in (state, "UNDECIDABLE")]
-        violations += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
-                       if after[key] != "UNDECIDABLE"]
+        violations += [f"{what}: {line}" for line in wrong_states(before, after).values()]
     assert violations == []
 
 
@@ -96,11 +86,7 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     file, _, damaged = with_topic(records_of(root, DISCARD_TOPIC)[0], is_bit=True)
     file.write_bytes(damaged)
-    followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
-    for _ in range(2):
-        followed.assert_current()
-        assert "words-contradict" in {finding.code for finding in followed.last.findings}
-        followed.restart()
+    Followed([root], tmp_path / "checkpoint", settings_of(name)).assert_finds("words-contradict")
 
 
 def test_a_topic_that_the_store_knows_is_believed(tmp_path: Path) -> None:
@@ -112,11 +98,11 @@ def test_a_topic_that_the_store_knows_is_believed(tmp_path: Path) -> None:
     part = parts_of(damaged[record["position_bytes"] :][: record["length_bytes"]])["topic"]
     topic = damaged[record["position_bytes"] + part.start : record["position_bytes"] + part.stop].decode()
     file.write_bytes(damaged)
-    assert "words-contradict" in read(root, name)[1]
+    assert "words-contradict" in states_and_errors(root, name)[1]
     config = root / "config/topics.json"  # a killed broker may never have written it
     config.parent.mkdir(exist_ok=True)
     config.write_text(json.dumps({"topicConfigTable": {topic: {"topicName": topic}}}), encoding="utf-8")
-    assert "words-contradict" not in read(root, name)[1]
+    assert "words-contradict" not in states_and_errors(root, name)[1]
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC])

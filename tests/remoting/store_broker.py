@@ -6,21 +6,23 @@ That real brokers answer so is what tests/brokers/test_live_source.py shows; thi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
 
 from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.broker_conf import PROXY_TOPIC
-from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store, open_store
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.frames import Frame
-from tests.remoting.fake import response
+from tests.brokers import corpus
+from tests.remoting.fake import FakeServer, response
 
 _AT_ONCE = 32
 
@@ -201,3 +203,19 @@ class StoreBroker:
             return response(request, ResponseCode.SYSTEM_ERROR, remark)
         found = [{"clientId": one, "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 479} for one in ids]
         return response(request, body=json.dumps({"connectionSet": found}).encode())
+
+
+class Served:
+    """Brokers of 5.3.3 that serve one store, each with a server, and the options that name them.
+
+    `more_conf`: their settings beside those with which the corpus was written.
+    """
+
+    def __init__(self, store: Path, stack: ExitStack, more_conf: Mapping[str, str], count: int = 1) -> None:
+        opened = open_store(store)
+        settings = broker_settings(opened, conf=corpus.recipe("common-5.3.3")["broker_conf"], version="5.3.3")
+        self.brokers = [StoreBroker(opened, settings, "5.3.3") for _ in range(count)]
+        for broker, letter in zip(self.brokers, "abc", strict=False):
+            broker.name, broker.more_conf = f"broker-{letter}", dict(more_conf)
+        self.servers = [stack.enter_context(FakeServer(broker)) for broker in self.brokers]
+        self.options = [word for server in self.servers for word in ("--broker", server.address)]

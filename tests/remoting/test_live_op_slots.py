@@ -6,7 +6,6 @@ check asked about it again (docs/histories.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,6 @@ from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Row, Served
 
 _BEHIND_A_FILLER = -(1 << 31)
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 class FromTheBegin(Served):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ HALF_TOPIC_REQUESTS = (
     RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET,
     RequestCode.QUERY_CONSUME_QUEUE, RequestCode.PULL_MESSAGE,
 )
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 def told(row: Row) -> Row:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +95,6 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
 def of_records(row: Row) -> list[str]:
     """The causes of a row that depend on records only."""
     return [cause for cause in row["causes"] if cause not in OF_RUNNING_BROKERS]
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,12 +27,6 @@ NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "rocksdb-both
 DECIDED = ("COMMITTED", "ROLLED_BACK")
 #: What does not depend on the moment of the reading, nor on the table.
 PLAIN = ("state", "half_copies", "op_marks", "final_records", "discard_copies", "topic", "producer_group", "keys")
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 def plain(row: Row, root: str) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from rmqtx.remoting.live import lookups
 from rmqtx.remoting.protocol.codes import RequestCode
 from rmqtx.verdicts.check.check_stops import check_stops
 from tests.remoting.test_live_questions import Served
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("name", ["poison-4.3.0", "poison-4.5.0"])

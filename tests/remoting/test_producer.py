@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import lzma
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +29,8 @@ from rmqtx.remoting.producer.unique_keys import UNIQUE_KEY, UniqueKeys
 from rmqtx.remoting.protocol.codes import IS_ONEWAY, IS_RESPONSE, RequestCode
 from rmqtx.remoting.protocol.connection_settings import RemotingSettings
 from rmqtx.remoting.protocol.errors import Refused
-from rmqtx.remoting.protocol.frames import Frame, FrameReader, decoded, encoded
+from rmqtx.remoting.protocol.frames import Frame, decoded, encoded
+from tests.remoting.fake import FakeServer, response
 
 CHECKS = sorted((Path(__file__).parent / "checks").glob("*.json"))
 TRUTH = Path(__file__).parents[1] / "corpus" / "common-5.3.3" / "truth.jsonl.xz"
@@ -111,64 +107,22 @@ def test_a_send_is_stored_whose_disk_or_slave_was_too_slow() -> None:
 # -- a broker made here -----------------------------------------------------------------------------------------------
 
 
-class FakeBroker:
-    """Answers everything with success, keeps what it was asked, and can ask itself."""
+class FakeBroker(FakeServer):
+    """Answers everything with success, and can ask itself."""
 
     def __init__(self) -> None:
-        self.asked: list[Frame] = []
         self.code = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(self._done)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self._connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        reader = FrameReader()
-        try:
-            while data := connection.recv(65536):
-                for frame in reader.feed(data):
-                    self.asked.append(frame)
-                    fields = {"msgId": "7F00000100002A9F0000000000000010", "queueId": "0", "queueOffset": "3"}
-                    connection.sendall(encoded(Frame(self.code, frame.opaque, fields, flag=IS_RESPONSE)))
-        except OSError:
-            return
+    def _done(self, request: Frame) -> Frame:
+        message_id = "7F00000100002A9F0000000000000010"
+        return response(request, self.code, msgId=message_id, queueId="0", queueOffset="3")
 
     def ask(self, fields: dict[str, str]) -> None:
-        self._connections[-1].sendall(encoded(Frame(RequestCode.CHECK_TRANSACTION_STATE, 1, fields, flag=2)))
-
-    def cut(self) -> None:
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-        self._connections = []
+        self._sockets[-1].sendall(encoded(Frame(RequestCode.CHECK_TRANSACTION_STATE, 1, fields, flag=2)))
 
     def codes(self) -> list[int]:
-        return [frame.code for frame in self.asked]
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-
-@contextmanager
-def fake_broker() -> Iterator[FakeBroker]:
-    broker = FakeBroker()
-    try:
-        yield broker
-    finally:
-        broker.close()
+        return [frame.code for frame in self.requests]
 
 
 def until(true: Any) -> None:
@@ -179,11 +133,11 @@ def until(true: Any) -> None:
 
 
 def test_a_half_says_whose_it_is_and_creates_no_topic() -> None:
-    with fake_broker() as broker:
+    with FakeBroker() as broker:
         member = Member(RemotingSettings(), broker.address, ("shop", "other"), "me", lambda _: None)
         done = member.send_half(Message("orders", b"body", "KEY", 2, {"KEYS": "order-1"}))
         assert (done.transaction_id, done.commit_log_offset) == ("KEY", 16)
-        fields = broker.asked[0].fields
+        fields = broker.requests[0].fields
         assert broker.codes() == [RequestCode.SEND_MESSAGE_V2]
         assert [fields[name] for name in "abcef"] == ["shop", "orders", "orders", "2", "4"]
         properties = dict(part.split("\x01") for part in fields["i"].split("\x02") if part)
@@ -199,7 +153,7 @@ def test_a_half_says_whose_it_is_and_creates_no_topic() -> None:
 def test_a_membership_hears_checks_comes_back_and_leaves() -> None:
     heard: list[Check] = []
     changes: list[bool] = []
-    with fake_broker() as broker:
+    with FakeBroker() as broker:
         with Membership(
             RemotingSettings(), [broker.address], ("shop", "claim"), heard.append,
             lambda _address, why: changes.append(why is None), heartbeat_ms=300,
@@ -208,21 +162,21 @@ def test_a_membership_hears_checks_comes_back_and_leaves() -> None:
             broker.ask({"tranStateTableOffset": "5", "commitLogOffset": "700", "transactionId": "T1"})
             until(lambda: heard)
             assert (heard[0].queue_offset, heard[0].commit_log_offset, heard[0].transaction_id) == (5, 700, "T1")
-            until(lambda: len(broker.asked) >= 3)  # heartbeats go on
+            until(lambda: len(broker.requests) >= 3)  # heartbeats go on
             broker.cut()
-            until(lambda: membership.member(broker.address).is_closed or broker._connections)
-            until(lambda: broker._connections and not membership.member(broker.address).is_closed)
+            until(lambda: membership.member(broker.address).is_closed or broker._sockets)
+            until(lambda: broker._sockets and not membership.member(broker.address).is_closed)
             broker.ask({"tranStateTableOffset": "6", "commitLogOffset": "800", "transactionId": "T2"})
             until(lambda: len(heard) == 2)
-        left = [frame.fields["producerGroup"] for frame in broker.asked if frame.code == RequestCode.UNREGISTER_CLIENT]
-        assert left == ["shop", "claim"]
-        bodies = {frame.body for frame in broker.asked if frame.code == RequestCode.HEART_BEAT}
+        left = [frame for frame in broker.requests if frame.code == RequestCode.UNREGISTER_CLIENT]
+        assert [frame.fields["producerGroup"] for frame in left] == ["shop", "claim"]
+        bodies = {frame.body for frame in broker.requests if frame.code == RequestCode.HEART_BEAT}
         assert bodies == {heartbeat_body(membership.client_id, ("shop", "claim"))}
 
 
 def test_a_membership_says_that_its_broker_is_away() -> None:
     changes: list[str | None] = []
-    with fake_broker() as broker:
+    with FakeBroker() as broker:
         settings = RemotingSettings(connect_timeout_ms=500, timeout_ms=500)
         with Membership(
             settings, [broker.address], ("shop",), lambda _: None, lambda _, why: changes.append(why)

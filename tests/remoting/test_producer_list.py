@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live.producer_list import PRODUCERS, connected_producers, producers_table
 from rmqtx.remoting.protocol.answers import ClientConnection
 from tests.remoting.test_live_questions import Served
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as made:
-        yield made
 
 
 @pytest.mark.parametrize(

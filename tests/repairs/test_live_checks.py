@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,12 +28,6 @@ from tests.remoting.test_live_questions import Served
 
 #: Two compressed copies that this broker put back stop its check, which passes op messages.
 STOPPED = "poison-4.4.0"
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 def checked(one: Served, action: ActKind, *names: str, copy: int | None = None) -> list[CheckedAct]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,12 +64,6 @@ class Acting(Served):
             file.write(placed.record)
         self.store = self.answers.store = open_store(self.store.root)
         return response(request)
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
 
 
 def acted(one: Acting, action: ActKind, transaction_id: str, journal: Journal) -> CheckedAct:

@@ -76,12 +76,6 @@ class Taking(Served):
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    with Client() as opened:
-        yield opened
-
-
-@pytest.fixture
 def dead(tmp_path: Path) -> Store:
     return open_store(corpus.unpack(DEAD, tmp_path / "dead"))
 

@@ -1,4 +1,4 @@
-"""An S3-compatible server in a process of its own: moto, with every request counted, and slowed down if asked.
+"""An S3-compatible server in a process of its own: moto, with every request counted.
 
 It serves on a free port of 127.0.0.1 until its standard input closes, so it never outlives whoever started it.
 `python -m tests.s3.server` starts one by hand.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,10 +66,6 @@ class S3Server:
         found: list[str] = self._ask("requests")
         return found
 
-    def slow_down(self, seconds: float) -> None:
-        """Answer every request so much later."""
-        self._ask(f"delay?{seconds}")
-
     def require_signatures(self, *, of_anybody_known: bool) -> None:
         """From now on only keys that IAM knows may do anything; false allows everybody everything again."""
         self._ask(f"free-requests?{'0' if of_anybody_known else 'inf'}")
@@ -105,13 +100,11 @@ class _Counted:
     def __init__(self, application: Any) -> None:
         self._application = application
         self._seen: list[str] = []
-        self._delay_s = 0.0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         if path.startswith(_CONTROL):
             return self._control(path.removeprefix(_CONTROL), environ["QUERY_STRING"], start_response)
-        time.sleep(self._delay_s)
         words = [environ["REQUEST_METHOD"], path, environ["QUERY_STRING"], environ.get("HTTP_RANGE", "")]
         self._seen.append(" ".join(word for word in words if word))
         return self._application(environ, start_response)
@@ -120,8 +113,6 @@ class _Counted:
         answer: Any = None
         if name == "requests":
             answer, self._seen = self._seen, []
-        elif name == "delay":
-            self._delay_s = float(query)
         elif name == "free-requests":
             from moto import settings
 

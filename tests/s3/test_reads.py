@@ -18,7 +18,7 @@ from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage import remote_handles
 from rmqtx.readers.storage.open_file import portions
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.claims.log_agreement import newest_time_ms
 from rmqtx.verdicts.claims.log_claims import queue_claims
@@ -186,9 +186,7 @@ def test_a_scan_reads_each_byte_about_once_and_zeros_only_once(
 
 def test_preallocated_space_is_read_once(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, places = in_one_file([Message(topic="orders", body=b"x" * 700)] * 4000)
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
-    (segment,) = open_store(s3.upload(tmp_path, f"evidence/{tmp_path.name}")).commit_log
+    (segment,) = uploaded_log(s3, tmp_path, data).commit_log
     fetched = _fetched(monkeypatch)
     scan = SegmentScan(segment)
     assert sum(len(block) for block in scan) == len(places)
@@ -200,9 +198,7 @@ def test_a_record_that_a_window_cuts_off_takes_no_request_of_its_own(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, places = in_one_file([Message(topic="orders", body=b"x" * 7000)] * 2500)
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
-    (segment,) = open_store(s3.upload(tmp_path, f"evidence/{tmp_path.name}")).commit_log
+    (segment,) = uploaded_log(s3, tmp_path, data).commit_log
     fetched = _fetched(monkeypatch)
     scan = SegmentScan(segment, to_position=14 << 20, window_bytes=3 << 20)
     assert sum(len(block) for block in scan) == sum(begin < 14 << 20 for begin, _ in places)
@@ -253,6 +249,13 @@ def test_small_splits_do_not_read_large_windows(s3: S3Server, tmp_path: Path, mo
     assert sum(fetched) <= 2 * segment.size_bytes
 
 
+def uploaded_log(s3: S3Server, root: Path, data: bytes) -> Store:
+    """A store with one file of the log, preallocated behind its records."""
+    (root / "commitlog").mkdir()
+    (root / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
+    return open_store(s3.upload(root, f"evidence/{root.name}"))
+
+
 def _fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows with the length of every range that is fetched."""
     lengths: list[int] = []
@@ -270,9 +273,8 @@ def test_the_time_of_the_last_record_does_not_read_the_unused_rest(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, _ = in_one_file([Message(topic="orders", body=b"x" * 700)] * 40)
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data + bytes(SIZE_BYTES - len(data)))
-    here, there = open_store(tmp_path), open_store(s3.upload(tmp_path, f"evidence/{tmp_path.name}"))
+    there = uploaded_log(s3, tmp_path, data)
+    here = open_store(tmp_path)
     fetched = _fetched(monkeypatch)
     assert newest_time_ms(there) == newest_time_ms(here) is not None
     assert sum(fetched) <= 3 << 20

@@ -144,10 +144,8 @@ def test_java_from_pypi_is_enough(place: Place, store: Path) -> None:
     assert place.left() == []
 
 
-@pytest.mark.parametrize(
-    ("number", "to_all"), rest_is_slow([(signal.SIGINT, True), (signal.SIGTERM, False)], quick=1)
-)
-def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: signal.Signals, to_all: bool) -> None:
+def in_its_job(place: Place, store: Path) -> subprocess.Popen[str]:
+    """An audit that has begun its job, and waits there."""
     mark = place.root / "mark"
     process = place.start(
         "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
@@ -157,6 +155,14 @@ def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: si
     while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert mark.exists()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "to_all"), rest_is_slow([(signal.SIGINT, True), (signal.SIGTERM, False)], quick=1)
+)
+def test_an_interrupted_job_leaves_nothing(place: Place, store: Path, number: signal.Signals, to_all: bool) -> None:
+    process = in_its_job(place, store)
     assert place.find(b"pyspark.daemon")
     (os.killpg if to_all else os.kill)(process.pid, number)  # a terminal tells all of a group, a service manager one
     out, err = process.communicate(timeout=SECONDS_MAX)
@@ -179,14 +185,7 @@ def test_an_interrupt_while_spark_starts_leaves_nothing(place: Place, store: Pat
 
 @pytest.mark.slow
 def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
-    mark = place.root / "mark"
-    process = place.start(
-        "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
-        "--quiet", *CONF,
-    )
-    deadline = time.monotonic() + SECONDS_MAX
-    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
+    process = in_its_job(place, store)
     [java] = place.find(b"/java ")
     os.kill(java, signal.SIGKILL)
     out, err = process.communicate(timeout=SECONDS_MAX)
@@ -197,16 +196,10 @@ def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
 
 @pytest.mark.slow
 def test_what_a_killed_driver_left_is_removed_by_the_next_run(place: Place, store: Path) -> None:
-    mark = place.root / "mark"
-    process = place.start(
-        "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
-        "--quiet", *CONF,
-    )
-    deadline = time.monotonic() + SECONDS_MAX
-    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
+    process = in_its_job(place, store)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=SECONDS_MAX)
+    deadline = time.monotonic() + SECONDS_MAX
     while place.processes() and time.monotonic() < deadline:  # the JVM and its workers end by themselves
         time.sleep(0.1)
     assert place.processes() == {}

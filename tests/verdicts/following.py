@@ -61,6 +61,13 @@ class Followed:
             return stores
         return [replace(store, used_by_process=1, taken_time_ms=self.used_at_ms) for store in stores]
 
+    def assert_finds(self, code: str) -> None:
+        """A step finds this, and so does one after a restart."""
+        for _ in range(2):
+            self.assert_current()
+            assert code in {finding.code for finding in self.last.findings}
+            self.restart()
+
     def restart(self) -> None:
         """End, and begin again with the checkpoint."""
         self.database.close()

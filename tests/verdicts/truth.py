@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers import corpus
@@ -34,6 +36,23 @@ def audited(name: str) -> list[Row]:
     """Every verdict on a store of the corpus."""
     rows: list[Row] = judged(name).to_pylist()
     return rows
+
+
+def states_and_errors(root: Path, name: str) -> tuple[dict[str, str], set[str]]:
+    """The states by id in a changed copy of a store of the corpus, and the codes of errors."""
+    reading = audit([open_store(root)], settings_of(name))
+    states = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
+    return states, {one.code for one in reading.findings if one.kind.severity == "error"}
+
+
+def wrong_states(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+    """What is certain after a damage and was not so: a sentence for each transaction."""
+    changed = {
+        key: f"{key} {state} -> {after.get(key)}" for key, state in before.items()
+        if after.get(key) not in (state, "UNDECIDABLE")
+    }
+    invented = {key for key in after.keys() - before.keys() if after[key] != "UNDECIDABLE"}
+    return changed | {key: f"invented {key} {after[key]}" for key in invented}
 
 
 def places(entries: list[Row], fields: tuple[str, ...]) -> list[tuple[Any, ...]]:

@@ -27,14 +27,19 @@ def settings_of(store: Store, name: str, version: str | None = None) -> BrokerSe
     return broker_settings(store, conf=conf, version=version)
 
 
-def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
-    """The causes found in a store of the corpus, and the rows of the table of causes."""
-    store = opened(name)
-    settings = settings_of(store, name, version)
-    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+def diagnosis_of(store: Store, settings: BrokerSettings, **options: Any) -> Diagnosis:
+    """The causes found in a store. `options`: of the audit."""
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS, **options)
     found = Diagnosis(reading.evidence)
     for batch in reading:
         found.add(batch)
+    return found
+
+
+def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
+    """The causes found in a store of the corpus, and the rows of the table of causes."""
+    store = opened(name)
+    found = diagnosis_of(store, settings_of(store, name, version))
     return found, found.table().to_pylist()
 
 

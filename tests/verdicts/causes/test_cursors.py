@@ -11,11 +11,10 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import FITS
-from rmqtx.verdicts.causes.diagnosing import Diagnosis
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.strengths import CAUSES
 from tests.forge.stores import copy_of, opened
-from tests.verdicts.causes.diagnosed import strengths
+from tests.verdicts.causes.diagnosed import diagnosis_of, strengths
 
 WORD = "cursors-unreadable"
 
@@ -53,9 +52,4 @@ def test_a_check_that_does_not_run_only_fits() -> None:
 
 def _diagnosed(root: Path) -> dict[str, dict[str, int]]:
     store = open_store(root)
-    settings = broker_settings(store)
-    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis(reading.evidence)
-    for batch in reading:
-        found.add(batch)
-    return strengths(found.table().to_pylist())
+    return strengths(diagnosis_of(store, broker_settings(store)).table().to_pylist())

@@ -21,7 +21,7 @@ from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, StoreEvidence
 from tests.brokers import corpus
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened
-from tests.verdicts.causes.diagnosed import diagnosed, strengths
+from tests.verdicts.causes.diagnosed import diagnosed, diagnosis_of, strengths
 
 STOPPED = "lmqhalf-5.5.0"
 LATE = "oplate-5.3.3"
@@ -29,11 +29,7 @@ LATE = "oplate-5.3.3"
 
 def found_in(store: Store, version: str, conf: dict[str, str] | None = None) -> dict[str, dict[str, int]]:
     settings = broker_settings(store, version=version, conf=conf)
-    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis(reading.evidence)
-    for batch in reading:
-        found.add(batch)
-    return strengths(found.table().to_pylist())
+    return strengths(diagnosis_of(store, settings).table().to_pylist())
 
 
 def rows_of(plan: str, name: str) -> list[dict[str, Any]]:

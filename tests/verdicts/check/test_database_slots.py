@@ -20,8 +20,8 @@ from rmqtx.verdicts.check.window import check_window
 from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from rmqtx.verdicts.simulation.simulation_tables import transaction_rows
 from tests.forge.damage import flip_byte, log_files
+from tests.forge.rocksdb import changed_database
 from tests.forge.stores import copy_of, opened, settings_of
-from tests.verdicts.verify.test_verify_rocksdb_queues import changing
 
 #: Of the commit-log offset in the header of a record.
 _OWN_PLACE_AT = 28
@@ -74,21 +74,21 @@ def test_a_running_store_is_predicted_unless_a_cursor_is_newer_than_the_slots(to
 
 
 def slot_gone(root: Path) -> None:
-    with changing(root) as database:
+    with changed_database(root / "consumequeue") as database:
         del database[slot_key(HALF_TOPIC, 0, 5)]
 
 
 def slot_of_another_record(root: Path) -> None:
     """The last slot, so that the places still ascend."""
     last = int(slots_after_start(open_store(root), (HALF_TOPIC,), 0)[HALF_TOPIC].numbers[-1])
-    with changing(root) as database:
+    with changed_database(root / "consumequeue") as database:
         key = slot_key(HALF_TOPIC, 0, last)
         value = SLOT_VALUE.unpack(database[key])
         database[key] = SLOT_VALUE.pack(**{**value, "commit_log_offset": value["commit_log_offset"] + 8})
 
 
 def entry_of_another_form(root: Path) -> None:
-    with changing(root) as database:
+    with changed_database(root / "consumequeue") as database:
         database[slot_key(HALF_TOPIC, 0, 5)] += b"more"
 
 

@@ -100,11 +100,7 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     record, begin, _ = id_places(root)["discard"][0]
     with flipped(Path(record["file"]), begin + len(UNIQ_KEY) + 20, 0x02):
-        followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
-        for _ in range(2):
-            followed.assert_current()
-            assert "words-contradict" in {finding.code for finding in followed.last.findings}
-            followed.restart()
+        Followed([root], tmp_path / "checkpoint", settings_of(name)).assert_finds("words-contradict")
 
 
 def test_an_index_that_is_damaged_takes_nothing_from_the_log(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.following import Followed
+from tests.verdicts.truth import wrong_states
 
 
 def named_by_others(root: Path) -> list[tuple[Path, int, int]]:
@@ -46,9 +47,7 @@ def test_a_damaged_number_hides_no_lost_transaction(name: str, field: str, tmp_p
                 reading = audit([open_store(root)], settings_of(name))
                 after = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
                 errors = [one for one in reading.findings if one.kind.severity == "error"]
-            wrong = {key: (state, after.get(key)) for key, state in before.items()
-                     if after.get(key) not in (state, "UNDECIDABLE")}
-            assert wrong == {}, f"{offset} {byte}"
+            assert wrong_states(before, after) == {}, f"{offset} {byte}"
             assert errors or after == before, f"{offset} {byte}"
 
 
@@ -57,8 +56,4 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     file, position, _ = named_by_others(root)[0]
     with flipped(file, position + AT["queue_offset"], 0x01):
-        followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
-        for _ in range(2):
-            followed.assert_current()
-            assert "slot-mismatch" in {finding.code for finding in followed.last.findings}
-            followed.restart()
+        Followed([root], tmp_path / "checkpoint", settings_of(name)).assert_finds("slot-mismatch")

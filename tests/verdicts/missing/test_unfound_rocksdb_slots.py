@@ -12,6 +12,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, flipped, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
+from tests.verdicts.truth import wrong_states
 
 _RECORDS_MAX = 5
 
@@ -41,9 +42,7 @@ def test_a_damaged_topic_is_found(name: str, topic: str, tmp_path: Path) -> None
             reading = audit([open_store(root)], settings_of(name))
             after = {row["transaction_id"]: row["state"] for row in reading.table().to_pylist()}
         assert "slot-mismatch" in {finding.code for finding in reading.findings}, place
-        wrong = {key: (state, after.get(key)) for key, state in before.items()
-                 if after.get(key) not in (state, "UNDECIDABLE")}
-        assert wrong == {}, place
+        assert wrong_states(before, after) == {}, place
 
 
 def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
@@ -51,8 +50,4 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     file, place = topics_of(root, DISCARD_TOPIC)[0]
     with flipped(file, place + 15, 0x40):
-        followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
-        for _ in range(2):
-            followed.assert_current()
-            assert "slot-mismatch" in {finding.code for finding in followed.last.findings}
-            followed.restart()
+        Followed([root], tmp_path / "checkpoint", settings_of(name)).assert_finds("slot-mismatch")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -21,10 +19,9 @@ from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.verify.verify import FULL, QUICK
 from rmqtx_cli.pages.stores_table import is_doubt, store_row
 from tests.brokers import corpus
+from tests.forge.rocksdb import changed_database
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
-
-rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 
 NAMES = [name for name in corpus.corpus_names("rocksdb_queues") if "configs" not in name]
 CLEAN = "rocksdb-queues-5.5.0"
@@ -50,18 +47,6 @@ def test_a_quick_look_does_not_compare_them() -> None:
     assert codes.count("queues-unchecked") == 1
 
 
-@contextlib.contextmanager
-def changing(root: Path) -> Any:
-    """The database of the queues, opened to be changed as no broker would."""
-    directory = str(root / "consumequeue")
-    families = rocksdict.Rdict.list_cf(directory, rocksdict.Options(raw_mode=True))
-    options = {name: rocksdict.Options(raw_mode=True) for name in families if name != "default"}
-    database = rocksdict.Rdict(directory, rocksdict.Options(raw_mode=True), options)
-    yield database
-    database.close()
-    (root / "consumequeue" / "rocksdict-config.json").unlink()
-
-
 def other(**fields: int) -> Change:
     return lambda value: SLOT_VALUE.pack(**{**SLOT_VALUE.unpack(value), **fields})
 
@@ -79,7 +64,7 @@ def other(**fields: int) -> Change:
 )
 def test_a_slot(change: Change, codes: list[str], tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
-    with changing(root) as database:
+    with changed_database(root / "consumequeue") as database:
         value = change(database[KEY])
         if value is None:
             del database[KEY]
@@ -95,7 +80,7 @@ def test_a_slot(change: Change, codes: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(("offset", "code"), [(1 << 40, "slot-dangling"), (0, "slot-mismatch")])
 def test_a_slot_of_no_record(offset: int, code: str, tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
-    with changing(root) as database:
+    with changed_database(root / "consumequeue") as database:
         database[slot_key("orders", 3, 70)] = SLOT_VALUE.pack(commit_log_offset=offset, record_length_bytes=9)
     row = the_one(worse_than_notes(every_finding(root)))
     assert row["code"] == code

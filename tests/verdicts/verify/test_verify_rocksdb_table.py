@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -22,27 +21,12 @@ from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.verify.verify import FULL, QUICK
 from tests.brokers import corpus
+from tests.forge.rocksdb import changed_database
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
 
-rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
-
 CLEAN = "rocksdb-5.5.0"
 Change = Callable[[Any], None]
-
-
-@contextlib.contextmanager
-def changing(root: Path) -> Any:
-    """The family of transactions, opened to be changed as no broker would."""
-    directory = str(root / "rocksdbstore")
-    families = rocksdict.Rdict.list_cf(directory, rocksdict.Options(raw_mode=True))
-    options = {name: rocksdict.Options(raw_mode=True) for name in families if name != "default"}
-    database = rocksdict.Rdict(directory, rocksdict.Options(raw_mode=True), options)
-    family = database.get_column_family("trans")
-    yield family
-    del family
-    database.close()
-    (root / "rocksdbstore" / "rocksdict-config.json").unlink()
 
 
 @pytest.mark.parametrize("name", corpus.corpus_names("rocksdb"))
@@ -84,7 +68,7 @@ FIRST = (0, "orders@FD00000000000000000000000000000238584E0E2F2A6AEA2D7B0011")
 )
 def test_a_key_that_does_not_fit_the_log_is_told(change: Change, place: int, actual: str, tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
-    with changing(root) as family:
+    with changed_database(root / "rocksdbstore", "trans") as family:
         change(family)
     # A last half behind the log's end also tells that the log has lost records.
     row = the_one([one for one in worse_than_notes(every_finding(root, FULL)) if one["code"] != "log-missing"])
@@ -95,7 +79,7 @@ def test_a_key_that_does_not_fit_the_log_is_told(change: Change, place: int, act
 
 def test_a_key_of_a_half_that_is_there_is_no_finding(tmp_path: Path) -> None:
     root = copy_of(CLEAN, tmp_path)
-    with changing(root) as family:
+    with changed_database(root / "rocksdbstore", "trans") as family:
         put(*FIRST, 524)(family)
     assert worse_than_notes(every_finding(root, FULL)) == []
 
