@@ -120,13 +120,12 @@ def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
 
 
 def recovered_offsets(
-    offsets: Int64s, tags: Int64s, *, entries_per_file: int, numbers: Int64s | None = None, has_walk_bug: bool = True
+    offsets: Int64s, tags: Int64s, *, entries_per_file: int, numbers: Int64s | None = None
 ) -> Int64s:
     """Return the prepared records that a broker 3.1 writes into its new state table after a crash, from slot 0 on.
 
     `offsets`, `tags`, `numbers`: of the redo log's entries, ascending; without `numbers` they count from 0.
-    `has_walk_bug`: as in the broker, which adds the number of bytes that it has read to the number of an entry, and so
-    skips files.
+    The broker adds the number of bytes that it has read to the number of an entry, and so skips files.
     Order:  slot number, which is log order.
     Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4);
             docs/formats/state_table.md#recovery.
@@ -142,7 +141,7 @@ def recovered_offsets(
                 waiting.add(offset)
             else:
                 waiting.discard(tag)
-        begin += (stop - begin) * (REDO_ENTRY.size_bytes if has_walk_bug else 1)
+        begin += (stop - begin) * REDO_ENTRY.size_bytes
     return np.array(sorted(waiting), np.int64)
 
 

@@ -39,14 +39,18 @@ _SAMPLED_UNITS = 1_024
 _PREPARED_BYTES = 6 << 20
 
 
+#: A file can have a name beyond 64-bit offsets; a broker does not start on it.
+_OFFSETS_END = 2**63
+
+
 def addressable(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Return the segments within 64-bit offsets: a name can have a larger one, and a broker does not start on it."""
-    return tuple(segment for segment in segments if segment.end_offset < 2**63)
+    """Return the segments within 64-bit offsets."""
+    return tuple(segment for segment in segments if segment.end_offset < _OFFSETS_END)
 
 
 def is_well_named(segment: Segment, layout: Layout) -> bool:
     """Whether a file's name is the place of a whole unit within 64-bit offsets."""
-    return segment.base_offset % layout.size_bytes == 0 and bool(addressable((segment,)))
+    return segment.base_offset % layout.size_bytes == 0 and segment.end_offset < _OFFSETS_END
 
 
 def misnamed(store: Store, segment: Segment, layout: Layout, code: str) -> Finding:

@@ -174,17 +174,16 @@ class BrokerSettings:
 
 def broker_settings(
     store: Store, *, conf: Mapping[str, str] | None = None, version: str | None = None,
-    has_op_lists: bool | None = None, discard_topic_seen: bool | None = None, is_next: bool = False,
+    has_op_lists: bool | None = None, is_next: bool = False,
 ) -> BrokerSettings:
     """Return the settings of a store's broker. Reads small files of the store only, never its log.
 
     `conf`: keys and values of its configuration. `version`: its version; with `is_next` the one that starts next on the
-    store, which any version may. `has_op_lists`: whether there are op
-    messages with lists of numbers; False: there are op messages, and none has a list. `discard_topic_seen`: whether a
-    record in the discard topic was found.
+    store, which any version may. `has_op_lists`: whether there are op messages with lists of numbers; False: there are
+    op messages, and none has a list.
     Raises: BadRequest if `version` is not a version.
     """
-    low, high, origin = _bounds(store, None if is_next else version, has_op_lists, discard_topic_seen)
+    low, high, origin = _bounds(store, None if is_next else version, has_op_lists)
     if is_next and version is not None:
         low = high = known_version(version)
         origin = {"version_low": "given", "version_high": "given", **_rust(store)}
@@ -272,7 +271,7 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
             advice="omit --broker-version, or give the version that wrote the store last",
         )
     origins = ["given"] if known == exact else [f"given as {dotted(exact)}, which rmqtx does not know"]
-    low, high, origin = _bounds(store, None, None, None)
+    low, high, origin = _bounds(store, None, None)
     if "once" in origin:
         origins.append(f"previously {origin['once']}")
     elif low is not None and known < low:
@@ -285,16 +284,12 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
 # --- version ---------------------------------------------------------------------------------------------------------
 
 
-def _bounds(
-    store: Store, version: str | None, has_op_lists: bool | None, discard_topic_seen: bool | None
-) -> _Bounds:
+def _bounds(store: Store, version: str | None, has_op_lists: bool | None) -> _Bounds:
     if version is not None:
         exact, why = given_version(store, version)
         return exact, exact, {"version_low": why, "version_high": why, **_rust(store)}
     least = list(at_least(store))
     most = list(at_most(store))
-    if discard_topic_seen:
-        least.append((DISCARD_COPY.since, "records in the discard topic"))
     if has_op_lists:
         least.append((OP_LISTS.since, "op messages with lists"))
     elif has_op_lists is False:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rmqtx.readers.log.record_layout import number_at
 from rmqtx.readers.model.findings import Finding
-from rmqtx.remoting.connections.broker import EVER_MS, Broker
+from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.connection import Request, Value
 from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
@@ -22,6 +22,8 @@ _PAUSE_SECONDS = 0.25
 _BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 #: Most records that a broker returns for one key (defaultQueryMaxNum); with this many there may be more.
 QUERY_RECORDS_MAX = 32
+#: After every store time.
+EVER_MS = 1 << 62
 
 _Value = TypeVar("_Value")
 

@@ -27,7 +27,6 @@ _PULL_CODES = {
     ResponseCode.PULL_RETRY_IMMEDIATELY: "filtered", ResponseCode.PULL_OFFSET_MOVED: "moved",
 }
 _SUBSCRIPTION_IN_REQUEST = 4
-EVER_MS = 1 << 62
 _RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
 
 
@@ -105,13 +104,13 @@ class Broker:
         fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "timestamp": time_ms}
         return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
 
-    def consumer_offset(self, group: str, topic: str, queue_id: int = 0) -> int | None:
-        """Return a group's cursor in a queue; None where the broker has none.
+    def consumer_offset(self, group: str, topic: str) -> int | None:
+        """Return a group's cursor in queue 0; None where the broker has none.
 
         For a queue that still has its first record, 4.x returns 0 instead.
         """
         fields: dict[str, Value] = {
-            "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
+            "consumerGroup": group, "topic": topic, "queueId": 0, "setZeroIfNotFound": False,
         }
         frame = self._call(
             Request(RequestCode.QUERY_CONSUMER_OFFSET, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
@@ -166,26 +165,11 @@ class Broker:
 
     # -- single records -----------------------------------------------------------------------------------------
 
-    def view(self, commit_log_offset: int, topic: str | None = None) -> bytes | None:
+    def view(self, commit_log_offset: int) -> bytes | None:
         """Return the record at a commit-log offset, as in the log; None where the broker cannot read one."""
-        fields: dict[str, Value] = {"offset": commit_log_offset, "topic": topic}
-        frame = self._call(
-            Request(RequestCode.VIEW_MESSAGE_BY_ID, fields), ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
-        )
+        request = Request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": commit_log_offset})
+        frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
         return frame.body or None
-
-    def query(
-        self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = EVER_MS, count: int = 64
-    ) -> bytes:
-        """Return the records that the index has under a key, one after another; other keys may have the same hash."""
-        fields: dict[str, Value] = {
-            "topic": topic, "key": key, "maxNum": count, "beginTimestamp": begin_ms, "endTimestamp": end_ms,
-            "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
-        }
-        frame = self._call(
-            Request(RequestCode.QUERY_MESSAGE, fields), ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND
-        )
-        return frame.body if frame.code == ResponseCode.SUCCESS else b""
 
     # -- clients ------------------------------------------------------------------------------------------------
 

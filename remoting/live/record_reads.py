@@ -28,8 +28,7 @@ from rmqtx.readers.store.store import (
     TIMER_TOPIC,
     WAITING_TOPICS,
 )
-from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries, topics, views
-from rmqtx.remoting.connections.broker import EVER_MS
+from rmqtx.remoting.connections.batched_reads import EVER_MS, Pace, UnreadEntries, queries, topics, views
 from rmqtx.remoting.live.queues import (
     LogTooLong,
     OpsUnreadable,

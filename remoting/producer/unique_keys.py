@@ -27,13 +27,13 @@ UNIQUE_KEY = Layout(
     16,
     "common/message/MessageClientIDSetter.java, docs/formats/wire.md#message-ids",
 )
+_LOOPBACK = socket.inet_aton("127.0.0.1")
 
 
 class UniqueKeys:
     """Makes unique keys; two processes, and two instances, never make the same key."""
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
-        self._address = socket.inet_aton(address)
+    def __init__(self) -> None:
         self._loader = int.from_bytes(secrets.token_bytes(4), "big", signed=True)
         self._numbers = itertools.count()
 
@@ -43,7 +43,7 @@ class UniqueKeys:
         month = datetime.fromtimestamp(now / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         since = now - int(month.timestamp() * 1000)
         key = UNIQUE_KEY.pack(
-            address=self._address, process=os.getpid() & 0xFFFF, loader=self._loader,
+            address=_LOOPBACK, process=os.getpid() & 0xFFFF, loader=self._loader,
             month_ms=_wrapped(since, 32), counter=_wrapped(next(self._numbers), 16),
         )
         return key.hex().upper()

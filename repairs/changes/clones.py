@@ -19,7 +19,7 @@ from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.storage.places import naming_unreadable
 from rmqtx.readers.store.store_roots import leads_out
 from rmqtx.repairs.changes.edits import data_ranges, led_out
-from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, FileOperations, writing
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, writing
 from rmqtx.repairs.changes.fingerprints import directories_below, files_below
 from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
 from rmqtx.repairs.changes.store_lock import store_shared
@@ -143,7 +143,7 @@ def _read(reading: int, position_bytes: int, length_bytes: int, file: Path) -> b
 @contextmanager
 def cloned(
     root: str | os.PathLike[str], target: str | os.PathLike[str], *, commit_log_directories: Sequence[str] = (),
-    files: FileOperations | None = None, progress: Progress | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Path]:
     """A copy of a store, to change while the block runs; it gets its name when the block ends without an error.
 
@@ -154,7 +154,7 @@ def cloned(
     """
     source, place = Path(os.path.realpath(root)), Path(os.path.realpath(target))
     refuse_within(place, source, commit_log_directories)
-    with store_shared(source), new_store(place, mode=0o700, files=files) as unfinished:
+    with store_shared(source), new_store(place, mode=0o700) as unfinished:
         parts = _parts(source, commit_log_directories)
         _check_room(parts, unfinished.parent)
         _copy(source, unfinished, parts, progress)

@@ -79,15 +79,13 @@ def execute(
     return undo_file
 
 
-def execute_on_copy(
-    change_set: ChangeSet, root: str | os.PathLike[str], *, files: FileOperations | None = None
-) -> None:
+def execute_on_copy(change_set: ChangeSet, root: str | os.PathLike[str]) -> None:
     """Change a copy that no other process uses; when this returns, all changes are on disk.
 
     Raises: StoreChanged, UnwritableFile; the copy is then unusable.
     """
     place = Path(os.path.realpath(root))
-    apply_or_revert(planned(change_set, place), place, "copy", files or FileOperations(), forward=True)
+    apply_or_revert(planned(change_set, place), place, "copy", FileOperations(), forward=True)
 
 
 def undo(

@@ -22,16 +22,14 @@ Progress = Callable[[int, int], None]
 
 
 @contextmanager
-def new_store(
-    target: str | os.PathLike[str], *, mode: int = 0o777, files: FileOperations | None = None
-) -> Iterator[Path]:
+def new_store(target: str | os.PathLike[str], *, mode: int = 0o777) -> Iterator[Path]:
     """A directory to build a store in; it becomes `target` when the block ends, and is removed on an error.
 
     `mode`: its permissions, as for `mkdir`.
     Raises: BadRequest if the target exists and is not an empty directory; UnwritableFile.
     """
     place = Path(os.path.realpath(target))
-    files = files or FileOperations()
+    files = FileOperations()
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
         raise BadRequest(f"{as_text(place)} already exists", advice="give a directory that does not exist: --to DIR")
     if not place.parent.is_dir():

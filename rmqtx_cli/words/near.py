@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
+_MOST = 3
 
-def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+
+def near(word: str, known: Iterable[str]) -> list[str]:
     """The known words most similar to the given one, best first; case is ignored."""
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)
+    close = difflib.get_close_matches(word.lower(), by_lower, n=_MOST, cutoff=0.6)
     parts = [low for low in by_lower if len(word) > 2 and word.lower() in low and low not in close]
-    return [by_lower[low] for low in [*close, *parts][:most]]
+    return [by_lower[low] for low in [*close, *parts][:_MOST]]
 
 
 def nearest_column(word: str, names: Iterable[str], heads: Mapping[str, str]) -> str:

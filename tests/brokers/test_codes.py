@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model import clock
+from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client, checked
 from rmqtx.remoting.connections.connection import Request, Value
@@ -153,7 +154,7 @@ def test_19_20_21_of_a_pull_are_answers(stage: Stage) -> None:
 
 
 def test_22_query_not_found(stage: Stage) -> None:
-    assert stage.broker.query(TOPIC, "nothing-like-it", is_unique_key=True) == b""
+    assert list(queries(stage.broker, [(TOPIC, "nothing-like-it")], Pace())) == []
     found = stage.ask(
         RequestCode.QUERY_MESSAGE, topic=TOPIC, key="none", maxNum=1, beginTimestamp=0, endTimestamp=1 << 62
     )

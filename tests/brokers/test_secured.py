@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.connections.transport import tls_context
@@ -158,7 +159,7 @@ def test_a_refusal_is_never_nothing(guarded: Rig) -> None:
         for ask in (
             lambda: broker.producer_connections("x"), lambda: broker.view(1 << 40),
             lambda: broker.slots(TOPIC, 0, 0, 1), lambda: broker.pull(TOPIC, 0, 0),
-            lambda: broker.query(TOPIC, "x", is_unique_key=True), lambda: broker.max_offset(TOPIC),
+            lambda: list(queries(broker, [(TOPIC, "x")], Pace())), lambda: broker.max_offset(TOPIC),
             lambda: broker.consumer_offset("x", TOPIC), broker.runtime, broker.config,
         ):
             with pytest.raises(Refused) as caught:

@@ -111,7 +111,6 @@ def test_a_store_that_shows_nothing_is_assumed_to_be_of_today(tmp_path: Path) ->
 def test_records_add_to_what_is_known(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     store = open_store(tmp_path)
-    assert broker_settings(store, discard_topic_seen=True).writes_discard_copy is True
     assert broker_settings(store, has_op_lists=True).version_low == (5, 1, 0)
     single = broker_settings(store, has_op_lists=False)
     assert (single.version_high, single.transaction_op_batch_interval_ms) == ((5, 0, 0), 0)

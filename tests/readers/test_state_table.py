@@ -128,9 +128,7 @@ def test_the_table_that_the_broker_rebuilt_is_predicted(name: str) -> None:
     )
     assert slots.offsets[: len(predicted)].tolist() == predicted.tolist()
     assert slots.offsets[len(predicted) :].min() > records.offsets[before - 1]
-    everything = recovered_offsets(
-        entries.offsets[:before], entries.tags[:before], entries_per_file=entries_per_file(entries), has_walk_bug=False
-    )
+    everything = recovered_offsets(entries.offsets[:before], entries.tags[:before], entries_per_file=before)
     assert (len(entries.files) > 1) == (everything.tolist() != predicted.tolist())
 
 
@@ -286,7 +284,6 @@ def test_the_walk_reads_the_first_file_and_then_every_twentieth() -> None:
     tags = np.full(count, PREPARED_TAGS, np.int64)
     seen = recovered_offsets(offsets, tags, entries_per_file=per_file)
     assert seen.tolist() == [*range(0, 1000, 100), *range(20_000, 21_000, 100), *range(40_000, 41_000, 100)]
-    assert len(recovered_offsets(offsets, tags, entries_per_file=per_file, has_walk_bug=False)) == count
     assert len(recovered_offsets(offsets, tags, entries_per_file=count)) == count
 
 

@@ -307,10 +307,9 @@ class Evidence:
         found[owners] = True
         return found
 
-    def count_of(self, records: Records, chosen: Bools | None = None) -> Int64s:
-        """The number of (chosen) records of each transaction."""
-        owners = records.owner if chosen is None else records.owner[chosen]
-        return np.bincount(owners, minlength=self.count).astype(np.int64)
+    def count_of(self, records: Records) -> Int64s:
+        """The number of records of each transaction."""
+        return np.bincount(records.owner, minlength=self.count).astype(np.int64)
 
     @property
     def has_topic(self) -> Bools:

@@ -83,11 +83,10 @@ class LogClaim:
 
 
 def of_record(
-    kind: str, witness: str, offset: int, length_bytes: int | None = None, *, store_time_ms: int | None = None,
-    slot: tuple[str, int, int] | None = None,
+    kind: str, witness: str, offset: int, length_bytes: int | None = None, *, slot: tuple[str, int, int] | None = None
 ) -> LogClaim:
     """Return a claim about a record with known place, and perhaps known length."""
-    return LogClaim(kind, witness, offset + max(length_bytes or 1, 1), offset, length_bytes, store_time_ms, slot)
+    return LogClaim(kind, witness, offset + max(length_bytes or 1, 1), offset, length_bytes, slot=slot)
 
 
 def checkpoint_claims(store: Store) -> Iterator[LogClaim]:

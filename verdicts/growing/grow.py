@@ -72,11 +72,11 @@ class Grown:
 
 def grow(
     table: VerdictTable, database: FollowDatabase, stores: list[Store], settings_of: SettingsOf, *,
-    processes: int | None = None, make_reader: MakeReader | None = None, progress: Progress | None = None,
+    make_reader: MakeReader | None = None, progress: Progress | None = None,
 ) -> Grown:
     """Bring the table up to the present state of the stores.
 
-    `processes`, `make_reader`: see `rmqtx.verdicts.follow.follower.Follower`.
+    `make_reader`: see `rmqtx.verdicts.follow.follower.Follower`.
     Raises: FileChanged if a log is another one than before; SourceError; UnwritableFile.
     """
     grown = Grown()
@@ -87,7 +87,7 @@ def grow(
         if not log.is_whole and not _has(table, log, roots, log.applied_ms):
             with database.transaction():
                 log.begin_whole()
-        follower = Follower(database, processes=processes, changes=log, make_reader=make_reader)
+        follower = Follower(database, changes=log, make_reader=make_reader)
         step = follower.step(stores, settings_of, progress)
         for _ in step.batches:
             pass

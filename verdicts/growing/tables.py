@@ -80,7 +80,7 @@ def opened_table(name: TableName) -> Iterator[VerdictTable]:
 
 def grow_table(
     name: TableName, checkpoint: str | None, stores: list[Store], settings_of: SettingsOf, *,
-    processes: int | None = None, make_reader: MakeReader | None = None, progress: Progress | None = None,
+    make_reader: MakeReader | None = None, progress: Progress | None = None,
 ) -> Grown:
     """Open a table and its checkpoint, and bring the table up to the present state of the stores; see `grow`.
 
@@ -95,9 +95,7 @@ def grow_table(
             raise UnwritableFile(f"cannot write {own.parent}: {error.strerror}", file=own.parent) from error
         checkpoint = str(own)
     with opened_table(name) as table, closing(FollowDatabase(checkpoint, stores)) as database:
-        return grow(
-            table, database, stores, settings_of, processes=processes, make_reader=make_reader, progress=progress
-        )
+        return grow(table, database, stores, settings_of, make_reader=make_reader, progress=progress)
 
 
 def table_files(name: TableName) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rmqtx.remoting.connections.batched_reads import Pace, queries
 from rmqtx.remoting.connections.broker import Broker
 from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
@@ -40,7 +41,7 @@ def op_numbers(broker: Broker) -> set[int]:
 
 def is_delivered(broker: Broker, transaction: Transaction) -> bool:
     """Whether the index has a record of the real topic under the transaction's id."""
-    return bool(broker.query(TOPIC, transaction.id, is_unique_key=True))
+    return any(queries(broker, [(TOPIC, transaction.id)], Pace()))
 
 
 def newest_copies(stage: Stage, transactions: Iterable[Transaction]) -> dict[str, tuple[int, int]]:
