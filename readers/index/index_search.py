@@ -90,11 +90,6 @@ class Index:
         return merged
 
     @property
-    def begin_offset(self) -> int | None:
-        """Commit-log offset of the first record in the index; None if there is none."""
-        return min((begin for begin, _ in self.ranges), default=None)
-
-    @property
     def covered_until_offset(self) -> int | None:
         """Commit-log offset of the last record in the index; records from there on may be missing from the index."""
         return max((end for _, end in self.ranges), default=None)

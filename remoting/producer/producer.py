@@ -241,11 +241,6 @@ class Membership:
         self._thread.join(self._settings.timeout_ms / 1000 + 5)
         self._leave()
 
-    @property
-    def lost(self) -> dict[str, str]:
-        """The brokers without a connection now, and why."""
-        return dict(self._lost)
-
     def member(self, address: str) -> Member:
         """The member at one broker."""
         return self._members[address]

@@ -111,10 +111,6 @@ class ChangeSet:
         """The steps that change something."""
         return (step for step in self.steps if not isinstance(step, Barrier))
 
-    def paths(self) -> tuple[str, ...]:
-        """The files that it names. Order: as they come first."""
-        return tuple(dict.fromkeys(step.path for step in self.changes()))
-
     def groups(self) -> list[list[Change]]:
         """The changes between barriers; no group is empty."""
         groups: list[list[Change]] = [[]]

@@ -100,10 +100,6 @@ class TopRows:
         """Return the first transactions of a kind; None if the batches had none."""
         return self._kept.get(name)
 
-    def ids(self, name: str) -> list[Any]:
-        """Return their ids."""
-        return self._kept[name]["transaction_id"].to_pylist() if name in self._kept else []
-
 
 @dataclass(frozen=True, slots=True)
 class ShownTransaction:

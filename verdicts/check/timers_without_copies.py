@@ -71,11 +71,6 @@ class AskingRound:
     young_count: int
     stop: str
 
-    @property
-    def is_last(self) -> bool:
-        """Whether no run follows."""
-        return self.stop == CANCELLED
-
 
 END = "the end of the table"
 CANCELLED = "the end of the timer: its file is full and has no open slot"
