@@ -186,9 +186,11 @@ def answers(machine: Machine, root: Path, conf: Mapping[str, str]) -> Iterator[t
         return
     for what, said, wanted in (("live audit", live, files), ("live pending", live_listed, listed)):
         of_half_queue = [row for row in wanted if _is_in_half_queue(row)]
-        left_out = behind_the_queue(store, wanted) if lacks else frozenset()
-        both = [[row for row in rows if row["transaction_id"] not in left_out] for rows in (said, of_half_queue)]
-        yield what, *_both(*both, broker.root, str(root), is_incomplete=lacks)
+        left_out: frozenset[str] = behind_the_queue(store, wanted) if lacks else frozenset()
+        first, second = (
+            [row for row in rows if row["transaction_id"] not in left_out] for rows in (said, of_half_queue)
+        )
+        yield what, *_both(first, second, broker.root, str(root), is_incomplete=lacks)
         # How often: the wire has less, and rmqtx says so.
         names = {row["transaction_id"] for row in of_half_queue if row["state"] != "UNDECIDABLE"}
         for _ in names.intersection(row["transaction_id"] for row in said if row["state"] == "UNDECIDABLE"):
