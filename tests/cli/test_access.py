@@ -85,6 +85,15 @@ def test_every_command_that_opens_stores(store: Path, common: Path, words: list[
     assert not (store.parent.parent / "new.html").exists()
 
 
+def test_nothing_is_predicted_if_a_queue_of_another_topic_cannot_be_read(store: Path) -> None:
+    """The next events were unknown, and decided transactions had the flag open_after_decision, with status 0."""
+    file = next((store / "consumequeue" / "orders").rglob("0000*"))
+    file.chmod(0)
+    for words in (["pending", "STORE"], ["audit", "STORE"], ["diagnose", "STORE"]):
+        done = run(store, [*words, "--broker-version", "5.3.3"])
+        assert (done.returncode, f"error: unreadable-file: {file}" in done.stderr) == (3, True), words
+
+
 def test_a_queue_of_another_topic(store: Path) -> None:
     topic = next(one for one in (store / "consumequeue").iterdir() if "RMQ" not in one.name and "TRANS" not in one.name)
     topic.chmod(0)

@@ -23,9 +23,10 @@ from rmqtx.readers.cursors import CheckCursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from rmqtx.readers.log.record_layout import PROPERTIES_BYTES_MAX
 from rmqtx.readers.model.columns import Bools, Int64s, no_numbers
-from rmqtx.readers.model.errors import MissingLibrary, SourceError
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.errors import FileChanged, MissingLibrary, SourceError, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
+from rmqtx.readers.queues.unit_files import unreadable
 from rmqtx.readers.rocksdb.database_slots import UnknownSlots
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
@@ -98,11 +99,14 @@ def predict_from_files(
 
     Reads the halves and ops after the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
     running one begins its next round. `windows`: the kept windows of the store. `stops`: where its check is stopped.
-    Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
+    Damage: if the check cannot be played, nothing is predicted, and `why` has the cause; unreadable-file.
     """
     windows = windows or CheckWindows(store, settings.given or {})
     try:
         found = _predict(store, settings, cursors, now_ms, windows, stops)
+    except (UnreadableFile, FileChanged) as error:
+        unread = unreadable(as_text(error.file or store.root), store.root, error)
+        return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False), unread=(unread,))
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
     others = _other_futures(store, settings, cursors, now_ms, found, stops)

@@ -233,7 +233,7 @@ class StoreFacts:
 
 def future_findings(store: Store, future: Prediction) -> list[Finding]:
     """Return what is wrong with a future: a start that fails, halves that the check passes, a part of the release."""
-    found = [*future.refusals, *future.left_out, *future.cuts]
+    found = [*future.unread, *future.refusals, *future.left_out, *future.cuts]
     for queue_id, numbers in future.fillers.items():
         if len(numbers):
             found.append(Finding(

@@ -136,8 +136,9 @@ class Prediction:
            log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the possible
            releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
            broker does not start. `left_out`: the files of the log that it does not load. `start_ms`: when a stopped
-           broker is assumed to start. `passes_ops`: the check passes slots of the op queue without a record, and op
-           messages behind them; `may_pass_ops`: it may, because no request shows these slots.
+           broker is assumed to start. `unread`: the file that could not be read, so that nothing is predicted.
+           `passes_ops`: the check passes slots of the op queue without a record, and op messages behind them;
+           `may_pass_ops`: it may, because no request shows these slots.
     """
 
     is_running: bool = False
@@ -160,6 +161,7 @@ class Prediction:
     differing: tuple[str, ...] = ()
     refusals: tuple[Finding, ...] = ()
     left_out: tuple[Finding, ...] = ()
+    unread: tuple[Finding, ...] = ()
     start_ms: int = 0
     passes_ops: bool = False
     may_pass_ops: bool = False
