@@ -87,9 +87,12 @@ class OfflineActs(RuleBasedStateMachine):
         """
         undo_file, image, rows = self.images.pop()
         after = content(self.root)
+        refused = None
         try:
             undo(undo_file, self.root)
-        except StoreChanged as refused:
+        except StoreChanged as error:
+            refused = error
+        if refused is not None:
             assert undo_file in self.below_other_times
             assert "--ignore-times" in (refused.advice or "")
             assert _files(self.root) == _without_lock(after)
