@@ -87,7 +87,7 @@ class OfflineActs(RuleBasedStateMachine):
         """
         undo_file, image, rows = self.images.pop()
         after = content(self.root)
-        refused = None
+        refused: StoreChanged | None = None
         try:
             undo(undo_file, self.root)
         except StoreChanged as error:
