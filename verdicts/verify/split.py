@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
 from rmqtx.readers.log.commit_log import crc_findings
@@ -14,13 +15,14 @@ from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules, property_crc_findings
 from rmqtx.readers.log.op_messages import marks_of, op_findings, ops_of
 from rmqtx.readers.log.prepared_records import OldRecords
+from rmqtx.readers.log.properties import PRODUCER_GROUP
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
 from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, unreadable_copies
-from rmqtx.readers.log.transaction_records import witnesses_of
+from rmqtx.readers.log.transaction_records import are_halves, witnesses_of
 from rmqtx.readers.model.columns import Int64s, no_numbers
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
@@ -118,6 +120,8 @@ class SplitWork:
             if finding.code == "record-header" and finding.commit_log_offset is not None:
                 self._reported.append(finding.commit_log_offset)
             yield finding
+        if self._is_full:
+            doubtful += halves_without_group(block)
         if doubtful:  # what an audit says about half messages among them
             yield from unreadable_copies(block.take(np.isin(block.positions, doubtful)), self._store.root)
         if self._is_quick:
@@ -234,6 +238,13 @@ def _finding(store: Store, block: Block, row: int, code: str, expected: str, act
         store.root, code, block.file, int(block.positions[row]), int(block.lengths[row]),
         commit_log_offset=int(block.commit_log_offsets[row]), expected=expected, actual=actual,
     )
+
+
+def halves_without_group(block: Block) -> list[int]:
+    """Return the positions of the half copies that name no group."""
+    halves = block.take(are_halves(block))
+    positions: list[int] = halves.positions[np.asarray(pc.is_null(halves.properties.text(PRODUCER_GROUP)))].tolist()
+    return positions
 
 
 def older_design_rows(block: Block) -> Int64s:

@@ -20,6 +20,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import DISCARD_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.verify.verify import FULL
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.forge.damage import log_files, write_bytes
@@ -202,6 +203,18 @@ def test_properties_that_are_not_text_are_a_record(word: bytes, code: str | None
     rows, found = audited(root)
     assert by_place(rows)[2030]["state"] == "PENDING"
     assert about(found, 2030) == {"record-properties"} | ({code} if code else set())
+
+
+def test_a_group_whose_name_is_overwritten_is_found(tmp_path: Path) -> None:
+    """The bytes were part of the property before it: the group was empty, with status 0 and no finding."""
+    root = copy_of(name := "busystop-4.9.7", tmp_path)
+    (file,) = log_files(root)
+    begin = (data := file.read_bytes()).index(b"CLUSTER") + 6
+    write_bytes(file, begin, b"\xff" * (data.index(b"\x01shipped") - begin))
+    rows, found = audited(root, name)
+    assert by_place(rows)[0]["producer_group"] is None
+    assert about(found, 0) == {"half-unreadable"}
+    assert "half-unreadable" in {row["code"] for row in verified(root, FULL)}
 
 
 @pytest.mark.parametrize("name", ["prepared-4.2.0", "statetable-3.1.4"])
