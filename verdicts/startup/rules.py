@@ -8,11 +8,13 @@ their required length.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2
+from rmqtx.readers.model.findings import as_text
 from rmqtx.readers.model.releases import (
     BEGINS_WITH_FILLERS,
     DIRECTORIES_SKIPPED,
@@ -41,9 +43,10 @@ from rmqtx.readers.model.releases import (
     dotted,
 )
 from rmqtx.readers.storage.places import DirectoryEntry
-from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.storage.segments import SEGMENT_NAME, Segment
 from rmqtx.readers.store.broker_settings import BrokerSettings
-from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.remembered import remembered
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.readers.store.version_signs import rust_mark
 
 _FILES_BACK_MAX = 10
@@ -172,6 +175,24 @@ def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
         return "duplicationEnable=true: the start depends on the confirmed offset"
     if store.has("epochFileCheckpoint"):
         return "a controller decides which part of its log is valid"
+    place = _in_place_of_queue(store)
+    return None if place is None else f"{place} is in place of a queue or its file, so no start can write the queue"
+
+
+@remembered
+def _in_place_of_queue(store: Store) -> str | None:
+    """Return what is in place of the half or op queue, or of a file of these; None if nothing is.
+
+    5.3.3 and 5.5.0 started with a directory in place of a file, and the half queue stayed empty; so did 4.9.7, 5.3.3
+    and 5.5.0 with a file or a link to itself in place of the queue. A link to itself in place of a file they delete.
+    """
+    for topic in (HALF_TOPIC, OP_TOPIC):
+        place = store.place("consumequeue", topic)
+        queues = [one for one in entries(store, place) if re.fullmatch(r"\d{1,9}", one.name)]
+        files = [one for queue in queues for one in entries(store, queue.path) if SEGMENT_NAME.fullmatch(one.name)]
+        wrong = [one for one in queues if not one.is_directory] + [one for one in files if one.is_directory]
+        if wrong:
+            return as_text(wrong[0].path)
     return None
 
 

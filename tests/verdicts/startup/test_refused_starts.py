@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from rmqtx.verdicts.startup.refusals import refusals
@@ -117,3 +117,29 @@ def test_a_start_that_only_some_possible_releases_refuse_is_reported(tmp_path: P
     known = pending([open_store(root)], lambda store: broker_settings(store, version="5.5.0"))
     known.table()
     assert [one.code for one in known.findings if one.code.startswith("start-")] == []
+
+
+def _in_place_of(topic: str, *names: str) -> Callable[[Path], object]:
+    def wound(root: Path) -> object:
+        place = root.joinpath("consumequeue", topic, "0", *names)
+        damage.drop(place)
+        return place.mkdir() if names else place.write_bytes(b"x")
+
+    return wound
+
+
+@pytest.mark.parametrize("names", [(FIRST,), ()])
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+def test_a_queue_that_the_start_cannot_write_is_not_predicted(
+    tmp_path: Path, topic: str, names: tuple[str, ...]
+) -> None:
+    """5.3.3 and 5.5.0 started with a half queue that stayed empty: no half message was checked again."""
+    root = copy_of("common-5.3.3", tmp_path)
+    _in_place_of(topic, *names)(root)
+    found = foreseen(root, None)
+    assert "in place of a queue" in found["start-unforeseen"]["actual"]
+    assert not {"start-enters", "start-skips"} & set(found)
+    reading = pending([open_store(root)], settings_of("common-5.3.3"))
+    has_discard = {row["discard_at_ms"] is not None for row in reading.table().to_pylist()}
+    assert has_discard == {topic == OP_TOPIC}
+    assert reading.findings
