@@ -119,13 +119,14 @@ def test_a_start_that_only_some_possible_releases_refuse_is_reported(tmp_path: P
     assert [one.code for one in known.findings if one.code.startswith("start-")] == []
 
 
-def _in_place_of(topic: str, *names: str) -> Callable[[Path], object]:
-    def wound(root: Path) -> object:
-        place = root.joinpath("consumequeue", topic, "0", *names)
-        damage.drop(place)
-        return place.mkdir() if names else place.write_bytes(b"x")
-
-    return wound
+def _put_in_place_of(root: Path, topic: str, *names: str) -> None:
+    """A directory in place of a file of a queue, or a file in place of the queue."""
+    place = root.joinpath("consumequeue", topic, "0", *names)
+    damage.drop(place)
+    if names:
+        place.mkdir()
+    else:
+        place.write_bytes(b"x")
 
 
 @pytest.mark.parametrize("names", [(FIRST,), ()])
@@ -135,7 +136,7 @@ def test_a_queue_that_the_start_cannot_write_is_not_predicted(
 ) -> None:
     """5.3.3 and 5.5.0 started with a half queue that stayed empty: no half message was checked again."""
     root = copy_of("common-5.3.3", tmp_path)
-    _in_place_of(topic, *names)(root)
+    _put_in_place_of(root, topic, *names)
     found = foreseen(root, None)
     assert "in place of a queue" in found["start-unforeseen"]["actual"]
     assert not {"start-enters", "start-skips"} & set(found)
