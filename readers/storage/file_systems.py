@@ -86,7 +86,7 @@ def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry | None:
 
 
 def _broken_link(place: str) -> DirectoryEntry:
-    """Return the entry of a link that leads back to itself: it exists, and is neither a file nor a directory."""
+    """Return the entry of a link that leads to itself or nowhere: it exists, and is neither a file nor a directory."""
     return DirectoryEntry(name_of(place), place, is_directory=False, is_file=False, is_link=True)
 
 

@@ -98,6 +98,8 @@ _QUEUES_OPENED_MAX = 32
 
 
 _OPENINGS = itertools.count()
+#: Name of a queue's directory.
+QUEUE_NUMBER = re.compile(r"\d{1,9}")
 #: Directories of queues: of these, only the topics of the check are tested to the last file.
 _QUEUES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 #: No verdict depends on these.
@@ -303,7 +305,7 @@ class Store:
     def queue_numbers(self, topic: str, kind: str = "consumequeue") -> list[int]:
         """The numbers of a topic's queues that have a directory. Order: ascending."""
         names = _names(self.files, self.place(kind, topic))
-        return sorted(int(name) for name in names if re.fullmatch(r"\d{1,9}", name))
+        return sorted(int(name) for name in names if QUEUE_NUMBER.fullmatch(name))
 
     def queues_opened_together(
         self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue",
@@ -341,8 +343,8 @@ class Store:
 
     @cached_property
     def index_files(self) -> tuple[Segment, ...]:
-        """The index files, oldest first; their names are times, so `base_offset` is 0. One in place of which is a
-        directory, a pipe or a link to itself has no byte, and cannot be opened.
+        """The index files, oldest first; their names are times, so `base_offset` is 0. A directory, a pipe or a link to
+        itself in place of one counts as a file without bytes, and cannot be opened.
 
         Source: docs/formats/index.md#file.
         """

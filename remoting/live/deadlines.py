@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
@@ -84,11 +85,9 @@ def _of_record(facts: LiveStore, stop: CheckStop) -> CheckStop:
         return stop
     place = stop.queue_offset
     bodies = records_of_system_topic(facts.broker, HALF_TOPIC, place, place + 1, Pace(), [])
-    try:
+    with suppress(OpsUnreadable):
         for block in blocks_of(bodies, facts.root, []):
             mine = block.take(block.topic_is(HALF_TOPIC) & (block.header("queue_offset") == place))
             if len(mine):
                 stop = with_record(stop, mine)
-    except OpsUnreadable:
-        pass
     return stop

@@ -83,7 +83,7 @@ class Terminal:
 
 
 def refuse_to_open(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the system refuse one file: tests may run as root, whom no mode keeps out."""
+    """Have the system refuse one file: no mode keeps out root, and tests may run as root."""
     really_open = os.open
 
     def may_open(path: Any, *arguments: Any, **more: Any) -> int:

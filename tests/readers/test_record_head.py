@@ -75,7 +75,7 @@ def test_a_record_from_a_bundle_or_an_answer_is_one_record() -> None:
 
 
 def test_hosts_of_both_kinds_are_read_each_by_its_own_flag() -> None:
-    """The address of the broker is half of a message id: wrong, and no transaction is found by it."""
+    """The address of the broker is half of a message id: where it is wrong, it finds no transaction."""
     for born, store in (("10.0.0.7", "10.0.0.1"), ("::7", "10.0.0.1"), ("10.0.0.7", "::1"), ("::7", "::1")):
         block = block_of(Message(born_host=(born, 40_000), store_host=(store, 10_911)).record(700))
         assert [one.to_pylist() for one in (block.born_hosts(), block.store_hosts())] == [

@@ -89,7 +89,8 @@ def conclude(
         store, [*facts.missing, *missing.ranges, *entries.ranges], offsets, named_offsets
     )
     unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
-    known = [one for one in known if one.code != "unreadable-file" or one.file not in unreadable]  # of the prediction
+    # The prediction may have met the same file.
+    known = [one for one in known if one.code != "unreadable-file" or one.file not in unreadable]
     damaged = [*missing.damaged_halves, *entries.damaged_halves]
     examined = examined_ends(store, offsets, named_offsets, unreadable, ranges, damaged)
     numbers = half_numbers(store, placed, (part.split for part in scanned), (facts.cursors.op or {}).get(0))

@@ -8,7 +8,6 @@ their required length.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ from rmqtx.readers.storage.places import DirectoryEntry
 from rmqtx.readers.storage.segments import SEGMENT_NAME, Segment
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.remembered import remembered
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, QUEUE_NUMBER, Store
 from rmqtx.readers.store.version_signs import rust_mark
 
 _FILES_BACK_MAX = 10
@@ -188,7 +187,7 @@ def _in_place_of_queue(store: Store) -> str | None:
     """
     for topic in (HALF_TOPIC, OP_TOPIC):
         place = store.place("consumequeue", topic)
-        queues = [one for one in entries(store, place) if re.fullmatch(r"\d{1,9}", one.name)]
+        queues = [one for one in entries(store, place) if QUEUE_NUMBER.fullmatch(one.name)]
         files = [one for queue in queues for one in entries(store, queue.path) if SEGMENT_NAME.fullmatch(one.name)]
         wrong = [one for one in queues if not one.is_directory] + [one for one in files if one.is_directory]
         if wrong:
