@@ -20,7 +20,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.layout import Field, Layout, VariablePart
 from rmqtx.readers.queues.consume_queue import Slots
 from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, open_database, unread
-from rmqtx.readers.store.store import CHECK_TOPICS, HALF_TOPIC, QUEUE_DATABASES, Store
+from rmqtx.readers.store.store import CHECK_TOPICS, QUEUE_DATABASES, Store
 
 OFFSETS = "offset"
 MARK = b"\x01"
@@ -267,13 +267,13 @@ def joined_bounds(in_files: tuple[int, int] | None, in_rocksdb: tuple[int, int] 
     return min(in_files[0], in_rocksdb[0]), max(in_files[1], in_rocksdb[1])
 
 
-def half_end_in_rocksdb(store: Store) -> int:
-    """Return the queue offset past the last slot of the half queue in RocksDB; 0 if no readable database has one.
+def end_in_rocksdb(store: Store, topic: str) -> int:
+    """Return the queue offset past the last slot of a topic's queue 0 in RocksDB; 0 if no readable database has one.
 
     A broker that was switched to queues in RocksDB leaves the files of before, which end earlier (seen on 5.5.0).
     Damage: reported by `unread_queues`.
     """
-    return queue_bounds(store, []).get((HALF_TOPIC, 0), (0, 0))[1] if store.has_rocksdb_queues else 0
+    return queue_bounds(store, []).get((topic, 0), (0, 0))[1] if store.has_rocksdb_queues else 0
 
 
 def unread_queues(store: Store) -> list[Finding]:

@@ -27,6 +27,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.live_traces import LiveTraces
 from rmqtx.remoting.live.queues import first_kept
 from rmqtx.remoting.protocol.errors import BadFrame, Refused
+from rmqtx.verdicts.missing.check_queue_findings import OP_CURSOR_BEYOND_END
 from rmqtx.verdicts.model.marked_copies import SeenCopies
 from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx.verdicts.model.store_evidence import FILES, TRACE, WIRE, StoreEvidence
@@ -79,6 +80,7 @@ class LiveStore:
     half_begin: int
     half_end: int
     op_begin: int
+    op_end: int
     taken_time_ms: int
     index_whole_since_ms: int
     booted_time_ms: int
@@ -200,6 +202,7 @@ def live_store(broker: Broker, trace_topic: str | None = None, pace: Pace | None
         half_begin=first_kept(broker, HALF_TOPIC, 0, half_begin, queues.half_end, reported.log_begin_offset),
         half_end=max(0, queues.half_end),
         op_begin=max(0, queues.op_begin),
+        op_end=max(0, queues.op_end),
         taken_time_ms=queues.taken_time_ms,
         index_whole_since_ms=reported.booted_time_ms + _START_MS,
         booted_time_ms=reported.booted_time_ms,
@@ -242,12 +245,13 @@ class _CheckQueues:
     half_begin: int
     half_end: int
     op_begin: int
+    op_end: int
 
 
 def _check_queues(broker: Broker) -> _CheckQueues:
     # a request for half and op topics would create queues in the memory of earlier brokers
     if not HALF_TOPIC_DESIGN.holds(broker.version()):
-        return _CheckQueues(None, None, clock.now_ms(), 0, 0, 0)
+        return _CheckQueues(None, None, clock.now_ms(), 0, 0, 0, 0)
     return _CheckQueues(  # the requests are sent in this order
         half_cursor=broker.consumer_offset(CHECK_GROUP, HALF_TOPIC),
         op_cursor=broker.consumer_offset(CHECK_GROUP, OP_TOPIC),
@@ -255,6 +259,7 @@ def _check_queues(broker: Broker) -> _CheckQueues:
         half_begin=broker.min_offset(HALF_TOPIC),
         half_end=broker.max_offset(HALF_TOPIC),
         op_begin=broker.min_offset(OP_TOPIC),
+        op_end=broker.max_offset(OP_TOPIC),
     )
 
 
@@ -362,6 +367,11 @@ def _findings(facts: LiveStore, half_begin: int) -> list[Finding]:
         found.append(
             Finding(facts.root, "cursor-before-begin", queue, expected=expected, actual=str(facts.half_cursor))
         )
+    if facts.op_cursor > facts.op_end:
+        found.append(Finding(
+            facts.root, "cursor-beyond-end", f"{facts.root} {OP_TOPIC}", expected=f"at most {facts.op_end}",
+            actual=str(facts.op_cursor), meaning=OP_CURSOR_BEYOND_END,
+        ))
     if facts.dispatch_behind_bytes > 0:
         found.append(Finding(facts.root, "dispatch-behind", actual=f"{facts.dispatch_behind_bytes} bytes"))
     if facts.rocksdb_end > facts.rocksdb_begin:

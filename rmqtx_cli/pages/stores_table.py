@@ -137,11 +137,13 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[StoreRow, list[Fi
     if not are_before_half_topics(words):
         # A cursor after the begin shows that the check has read half messages, or op messages, which name some.
         has_halves = bool((cursors.half or {}).get(0) or op_max)
-        derived = half_queue_findings(store, cursors.half, has_halves)
+        derived = [
+            *half_queue_findings(store, cursors.half, has_halves),
+            *op_queue_findings(store, cursors.op, has_ops=bool((cursors.op or {}).get(0))),
+        ]
         derived = [one for one in derived if one.code != "cursor-before-begin"]
         findings += still_beyond(store, settings, derived, is_cut=False)
         findings += _refused_starts(store, settings)
-        findings += op_queue_findings(store, cursors.op, has_ops=bool((cursors.op or {}).get(0)))
     row = StoreRow(
         store=store.root,
         generation=generation(store, seen),

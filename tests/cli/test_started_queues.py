@@ -93,7 +93,7 @@ def test_a_lost_op_queue_is_reported_by_a_simulation_too(root: Path, rmqtx: Run,
     result = rmqtx("simulate", root)
     assert result.status == 3
     assert ": start-skips: " in result.err
-    assert ": group-cursor-beyond-end: " in result.err
+    assert ": cursor-beyond-end: " in result.err
 
 
 def test_a_corrected_cursor_passes_what_a_start_writes_before_it(root: Path, rmqtx: Run) -> None:

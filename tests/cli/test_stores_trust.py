@@ -15,7 +15,7 @@ from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from tests.brokers.corpus import all_names
 from tests.cli.conftest import Run, refuse_to_open
-from tests.forge.damage import log_files
+from tests.forge.damage import log_files, queue_files
 from tests.forge.stores import copy_of, opened
 
 LOOKED_AT = "lead to records"
@@ -110,7 +110,20 @@ def test_a_missing_op_queue_is_not_answered_with_status_0(rmqtx: Run, tmp_path: 
     shutil.rmtree(root / "consumequeue" / OP_TOPIC)
     answered = rmqtx("stores", root)
     assert answered.status == INCOMPLETE
-    assert "damaged: queue-missing" in answered.out
+    assert "damaged: cursor-beyond-end, queue-missing" in answered.out
+
+
+def test_an_op_queue_that_ends_before_the_check_cursor_is_not_answered_with_status_0(
+    rmqtx: Run, tmp_path: Path
+) -> None:
+    """Such a cursor was only a warning, so the status was 0 where a zeroed op queue has nothing left to read."""
+    root = copy_of("common-5.1.4", tmp_path)
+    for file in queue_files(root, OP_TOPIC):
+        file.write_bytes(bytes(file.stat().st_size))
+    answered = rmqtx("stores", root)
+    assert answered.status == INCOMPLETE
+    assert f": cursor-beyond-end: {root}/consumequeue/{OP_TOPIC}/0: " in answered.err
+    assert LOOKED_AT not in answered.out
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,19 @@ def test_a_check_that_passes_the_end_of_its_queue_is_foreseen_from_its_first_hal
         assert set(ahead.read_again({"behind the end": [facts.half_end]}, [])) == {"behind the end"}
 
 
+def test_an_op_cursor_after_the_end_of_the_op_queue_is_a_finding(tmp_path: Path, client: Client) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        assert not live_store(one.broker).findings
+        end = one.broker.max_offset(OP_TOPIC)
+        one.answers._answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda request: response(request, offset=str(end + 1))
+        findings = live_store(one.broker).findings
+        found = [each for each in findings if each.file == f"{one.broker.root} {OP_TOPIC}"]
+        assert [(each.code, each.expected, each.actual) for each in found] == [
+            ("cursor-beyond-end", f"at most {end}", str(end + 1))
+        ]
+
+
 def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None:
     one = Served("common-5.3.3", tmp_path, client)
     with one.server:

@@ -91,8 +91,8 @@ def test_a_later_release_is_asked_only_for_the_end_of_its_op_queue(tmp_path: Pat
             code: beyond if answer == cursor else answer for code, answer in one.answers._answers.items()
         }
         (act,) = checked(one, ActKind.COMMIT, name)
-    (refusal,) = act.refusals
-    assert refusal.guard == "cannot-be-written"
+    incomplete, refusal = act.refusals
+    assert (incomplete.guard, refusal.guard) == ("evidence-incomplete", "cannot-be-written")
     assert "the op cursor 100000 is after the end of the op queue" in refusal.why
     assert "after the next round of the check" in refusal.advice
 
@@ -162,8 +162,8 @@ def test_records_of_op_messages_whose_slots_are_lost_are_not_read(tmp_path: Path
     one.answers._answers[RequestCode.QUERY_CONSUME_QUEUE] = unserved
     with one.server:
         (act,) = checked(one, ActKind.COMMIT, name)
-    (refusal,) = act.refusals
-    assert refusal.guard == "cannot-be-written"
+    incomplete, refusal = act.refusals
+    assert (incomplete.guard, refusal.guard) == ("evidence-incomplete", "cannot-be-written")
     assert "the op cursor 11 is after the end of the op queue, so the check does not read op message 9" in refusal.why
 
 

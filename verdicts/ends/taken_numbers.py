@@ -25,7 +25,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.rocksdb.rocksdb_queues import half_end_in_rocksdb
+from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers, is_shifted_slot, last_half_offset
 from rmqtx.verdicts.model.verdict_inputs import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
@@ -274,7 +274,7 @@ def half_queue_end(store: Store) -> int | None:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists or not queue.max_offset:
                 return None
-            return max(queue.max_offset, half_end_in_rocksdb(store))
+            return max(queue.max_offset, end_in_rocksdb(store, HALF_TOPIC))
     except SourceError:
         return None
 

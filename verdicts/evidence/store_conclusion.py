@@ -104,10 +104,12 @@ def conclude(
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
             *still_beyond(
                 store, facts.settings,
-                half_queue_findings(store, facts.cursors.half, splits.has_halves, placed),
+                [
+                    *half_queue_findings(store, facts.cursors.half, splits.has_halves, placed),
+                    *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
+                ],
                 is_cut=bool(splits.damaged),
             ),
-            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
             *number_findings(store, numbers),
             *unread_queues(store),
             *_marks_beyond_end(store, scanned),

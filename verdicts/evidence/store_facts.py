@@ -213,7 +213,8 @@ class StoreFacts:
 
         None if the log has the half messages that the queue lacks: then the queue is rebuilt from the log.
         """
-        found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
+        queue = as_text(self.store.queue_directory(HALF_TOPIC, 0))
+        found = next((one for one in self.findings if one.code == "cursor-beyond-end" and one.file == queue), None)
         cursor = (self.cursors.half or {}).get(0)
         if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
             return None

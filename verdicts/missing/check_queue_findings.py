@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.queues.consume_queue import Queue, open_queue
-from rmqtx.readers.rocksdb.rocksdb_queues import half_end_in_rocksdb
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.missing.split_numbers import SplitNumbers
+
+#: What the check does about a cursor beyond the end of its op queue, the same in each release.
+OP_CURSOR_BEYOND_END = (
+    "the op queue was deleted or lost its end: the check moves this cursor to the end of the queue, does not read op "
+    "messages that get a slot before it, and asks again about what they decided"
+)
 
 
 def half_queue_findings(
@@ -20,20 +26,20 @@ def half_queue_findings(
     `numbers`: the queue offsets of all half messages in the log, if they are known.
     """
     found: list[Finding] = []
-    end = half_end_in_rocksdb(store)
+    end = end_in_rocksdb(store, HALF_TOPIC)
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            if not queue.exists and (has_halves or store.has_rocksdb_queues):
-                if store.has_rocksdb_queues:
-                    return found
+            if not queue.exists and store.has_rocksdb_queues and not end:
+                return found
+            if not queue.exists and has_halves and not store.has_rocksdb_queues:
                 found.append(Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0))))
             cursor = (half_cursors or {}).get(0)
             is_stale = end > queue.max_offset
-            if cursor is not None and cursor > queue.max_offset and not is_stale:
+            if (last := _passed_end(store, queue, end, cursor)) is not None:
                 found.append(
                     Finding(
                         store.root, "cursor-beyond-end", as_text(store.queue_directory(HALF_TOPIC, 0)),
-                        expected=f"at most {queue.max_offset}", actual=str(cursor),
+                        expected=f"at most {last}", actual=str(cursor),
                     )
                 )
             elif cursor is not None and cursor < queue.min_offset and not is_stale:
@@ -55,24 +61,34 @@ def op_queue_findings(store: Store, op_cursors: Mapping[int, int] | None, *, has
 
     `has_ops`: the log has op messages.
     """
-    if store.has_rocksdb_queues:
-        return []
+    found: list[Finding] = []
+    end = end_in_rocksdb(store, OP_TOPIC)
     try:
         with open_queue(store, OP_TOPIC, 0) as queue:
             place, cursor = as_text(store.queue_directory(OP_TOPIC, 0)), (op_cursors or {}).get(0)
-            if not queue.exists:
-                return [Finding(store.root, "queue-missing", place)] if has_ops else []
-            if cursor is not None and cursor > queue.max_offset and not store.in_use:
-                return [Finding(
-                    store.root, "group-cursor-beyond-end", place,
-                    expected=f"at most {queue.max_offset} for {CHECK_GROUP} in queue 0 of {OP_TOPIC}",
-                    actual=str(cursor),
-                    meaning="the check moves this cursor to the end of the queue: it does not read op messages that "
-                    "get a slot before it, and asks again about what they decided",
-                )]
+            if not queue.exists and store.has_rocksdb_queues and not end:
+                return found
+            if not queue.exists and has_ops and not store.has_rocksdb_queues:
+                found.append(Finding(store.root, "queue-missing", place))
+            last = _passed_end(store, queue, end, cursor)
+            if last is not None and not store.in_use:
+                found.append(Finding(
+                    store.root, "cursor-beyond-end", place, expected=f"at most {last}", actual=str(cursor),
+                    meaning=OP_CURSOR_BEYOND_END,
+                ))
     except SourceError:
         pass  # the reader of the queue reports it
-    return []
+    return found
+
+
+def _passed_end(store: Store, queue: Queue, end_in_database: int, cursor: int | None) -> int | None:
+    """Return the end of a queue that a cursor lies beyond; None if it does not.
+
+    A kill leaves a database without the slots that it had not written yet; the next start dispatches them (5.5.0).
+    """
+    end = max(queue.max_offset, end_in_database)
+    is_written_later = end_in_database > 0 and store.aborted
+    return end if cursor is not None and cursor > end and not is_written_later else None
 
 
 def _why_before_begin(

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from rmqtx.readers.cursors import CheckCursors, check_cursors, cursors_of_file
 from rmqtx.readers.model.errors import SourceError
-from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import ALWAYS, NEWEST_READ, Version, dotted
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.rocksdb.rocksdb_queues import damaged_databases
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.paths import CURSOR_FILES, CursorFile
-from rmqtx.readers.store.store import HALF_TOPIC, Store, is_bundle
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, is_bundle
 from rmqtx.readers.store.version_signs import rust_mark
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.startup.recovery import loaded_log
@@ -234,23 +234,26 @@ def _halves_between(store: Store, begin: int | None, end: int | None) -> int:
 def still_beyond(
     store: Store, settings: BrokerSettings, findings: Sequence[Finding], *, is_cut: bool
 ) -> Iterator[Finding]:
-    """Return the findings without that of a half cursor that lies within half queue 0 after the next start.
+    """Return the findings without those of check cursors that lie within queue 0 of their topic after the next start.
 
     `is_cut`: the start may end the log at damaged bytes; then nothing is left out.
     """
-    ends: list[int] | None = None
+    ends: list[dict[str, int]] | None = None
     for found in findings:
         if found.code != _CODE or is_cut or found.actual is None:
             yield found
             continue
         if ends is None:
             ends = _ends(store, settings)
-        if not ends or int(found.actual) > min(ends):
+        topic = OP_TOPIC if found.file == as_text(store.queue_directory(OP_TOPIC, 0)) else HALF_TOPIC
+        if not ends or int(found.actual) > min(one[topic] for one in ends):
             yield found
 
 
-def _ends(store: Store, settings: BrokerSettings) -> list[int]:
-    """Return the end of half queue 0 after a start of each possible release; none if a start is not predicted."""
+def _ends(store: Store, settings: BrokerSettings) -> list[dict[str, int]]:
+    """Return the ends of half and op queue 0, by topic, after a start of each possible release; none if a start is
+    not predicted.
+    """
     conf = settings.given or {}
     if store.in_use or not_predictable(store, conf) is not None:
         return []
@@ -262,8 +265,9 @@ def _ends(store: Store, settings: BrokerSettings) -> list[int]:
             started = started_queues(store, rules.version, conf, 0)
             if started is None:
                 return []
-            queue = started[HALF_TOPIC]
-            ends.append(max(queue.end, queue.kept_end + len(queue.added)))
+            ends.append({
+                topic: max(queue.end, queue.kept_end + len(queue.added)) for topic, queue in started.items()
+            })
     except SourceError:
         return []  # reported by the reader of the file
     return ends

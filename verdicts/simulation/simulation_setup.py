@@ -165,8 +165,10 @@ def _half_topic_checks(
                 found_stops += stops
             # About the store's own cursor, not about one from the command line.
             own = check_cursors(store)
-            beyond = half_queue_findings(store, own.half, has_halves=False)
-            findings += op_queue_findings(store, own.op, has_ops=False)
+            beyond = [
+                *half_queue_findings(store, own.half, has_halves=False),
+                *op_queue_findings(store, own.op, has_ops=False),
+            ]
             findings += still_beyond(store, configuration.settings, beyond, is_cut=cut is not None)
 
 

@@ -27,7 +27,7 @@ from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, impossible_value_findings
 from rmqtx.readers.store.checkpoint import TIMES as _TIMES
 from rmqtx.readers.store.fastjson import read_config
-from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.verify.index_entries import index_files, read_entries
 
 #: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
@@ -90,7 +90,7 @@ def checkpoint_record_findings(
 
 
 def cursor_findings(store: Store) -> Iterator[Finding]:
-    """Return damage of the cursors, and cursors outside their queues. An audit reports that of the half queue.
+    """Return damage of the cursors, and cursors outside their queues; for those of the check see `half_queue_findings`.
 
     Order: the file's.
     """
@@ -134,6 +134,8 @@ def misplaced_cursors(store: Store, rows: Iterable[Mapping[str, Any]]) -> Iterat
         first, end = bounds
         cursor = row["next_queue_offset"]
         is_beyond = cursor > end and not store.in_use
+        if is_beyond and (row["topic"], row["group"], row["queue_id"]) == (OP_TOPIC, CHECK_GROUP, 0):
+            continue  # `op_queue_findings` reports it
         if is_beyond or cursor < 0 or cursor < first:
             code, bound = (_BEYOND_END, end) if is_beyond else (_BEFORE_BEGIN, first)
             yield MisplacedCursor(code, row["file"], row["topic"], row["group"], row["queue_id"], cursor, bound)

@@ -48,7 +48,7 @@ from rmqtx.verdicts.ends.end_records import examined_ends
 from rmqtx.verdicts.ends.refused_numbers import with_refused
 from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings, op_number_findings
 from rmqtx.verdicts.evidence.store_facts import moment_ms
-from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings
+from rmqtx.verdicts.missing.check_queue_findings import half_queue_findings, op_queue_findings
 from rmqtx.verdicts.missing.split_numbers import joined_numbers
 from rmqtx.verdicts.model.verdict_inputs import MissingRange
 from rmqtx.verdicts.model.verdict_words import State
@@ -167,7 +167,10 @@ class Verify:
         conf, settings = dict(self.conf), self.settings_of(store)
         started = known_start(store, check_cursors(store), settings, conf)
         may_be_cut = is_partial or bool(len(ranges.damaged))
-        beyond = half_queue_findings(store, started.half, has_halves, numbers)
+        beyond = [
+            *half_queue_findings(store, started.half, has_halves, numbers),
+            *op_queue_findings(store, started.op, has_ops=False),
+        ]
         yield from still_beyond(store, settings, beyond, is_cut=may_be_cut)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))

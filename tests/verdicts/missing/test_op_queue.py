@@ -74,10 +74,9 @@ def test_an_op_cursor_after_the_end_of_the_op_queue_is_a_finding(root: Path) -> 
     file.write_text(file.read_text(encoding="utf-8").replace('"offsetTable":{}', table), encoding="utf-8")
     reading = audit([open_store(root)], settings)
     assert reading.table().num_rows == 10
-    (found,) = (one for one in reading.findings if one.code == "group-cursor-beyond-end")
-    assert (found.expected, found.actual) == (
-        f"at most 1 for CID_RMQ_SYS_TRANS in queue 0 of {OP_TOPIC}", "7",
-    )
+    (found,) = (one for one in reading.findings if one.code == "cursor-beyond-end")
+    assert (found.expected, found.actual) == ("at most 1", "7")
+    assert found.file == str(root / "consumequeue" / OP_TOPIC / "0")
     listed = pending([open_store(root)], settings)
     assert listed.table().num_rows == 10  # the check does not read the op message before its cursor
-    assert "group-cursor-beyond-end" in {one.code for one in listed.findings}
+    assert "cursor-beyond-end" in {one.code for one in listed.findings}

@@ -42,6 +42,17 @@ def test_a_start_writes_all_queues_again(cursor: int, codes: set[str], tmp_path:
     assert _codes(root)[0] == codes
 
 
+@pytest.mark.parametrize("has_queues", [True, False])
+@pytest.mark.parametrize(("cursor", "codes"), [(1, set()), (2, {"cursor-beyond-end"})])
+def test_the_op_cursor_counts_as_the_half_cursor_does(
+    has_queues: bool, cursor: int, codes: set[str], tmp_path: Path
+) -> None:
+    root = _store(tmp_path, 0, cursor)
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    assert _codes(root) == (codes, codes)
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_the_last_slot_of_the_half_queue_is_absent(is_killed: bool, tmp_path: Path) -> None:
     root = _store(tmp_path, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
-from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.repairs.rebuild.rebuild import rebuild
 from rmqtx.repairs.records.store_sizes import store_sizes
 from rmqtx.verdicts.audit.local_audit import audit
@@ -141,3 +142,31 @@ def test_queues_are_not_rebuilt_in_files_for_a_broker_that_is_set_to_rocksdb(tmp
     with pytest.raises(BadRequest, match="its broker does not read queue files"):
         rebuild(["queues"], store, tmp_path / "new", store_sizes(store, None), conf={"storeType": "defaultRocksDB"})
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+def test_a_check_cursor_beyond_the_end_is_an_error_of_every_command(
+    topic: str, has_files: bool, tmp_path: Path
+) -> None:
+    """Only queues in files were compared with the cursors."""
+    root = copy_of("rocksdb-separate-5.5.0", tmp_path)
+    if not has_files:
+        for one in (HALF_TOPIC, OP_TOPIC):
+            shutil.rmtree(root / "consumequeue" / one)
+    file = root / "config" / "consumerOffset.json"
+    text = file.read_text(encoding="utf-8")
+    key = f'"{topic}@{CHECK_GROUP}":{{'
+    assert key in text
+    file.write_text(re.sub(re.escape(key) + r"\s*0:\d+", f"{key}0:9000", text), encoding="utf-8")
+    store = open_store(root)
+    settings = settings_of("rocksdb-separate-5.5.0")
+    read = audit([store], settings)
+    read.table()
+    listed = pending([store], settings)
+    listed.table()
+    for found in (
+        {one.code for one in read.findings}, {one.code for one in listed.findings},
+        {row["code"] for row in every_finding(root)}, {one.code for one in store_row(store, settings(store))[1]},
+    ):
+        assert "cursor-beyond-end" in found
