@@ -96,6 +96,22 @@ def test_a_lost_op_queue_is_reported_by_a_simulation_too(root: Path, rmqtx: Run,
     assert ": cursor-beyond-end: " in result.err
 
 
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_half_messages_behind_a_slot_over_the_end_of_the_log_are_skipped(
+    version: str, root: Path, rmqtx: Run
+) -> None:
+    """From 5.3.4 on a start cuts the queues after its dispatch: what it cut off was not reported, with status 0."""
+    damage.write_bytes(queue_files(root, HALF_TOPIC)[0], 340 * 20 + 4, b"\x02")
+    options = ("--broker-version", version)
+    for command in ("simulate", "verify", "pending"):
+        result = rmqtx(command, root, *options)
+        assert result.status == (1 if command == "verify" else 3)
+        assert "start-skips" in result.out + result.err
+    rows = rmqtx("verify", root, *options, "--format", "jsonl").rows
+    (found,) = (row for row in rows if row["code"] == "start-skips")
+    assert found["expected"] == f"its slot in queue 0 of {HALF_TOPIC}, and those of 10 more records"
+
+
 def test_a_corrected_cursor_passes_what_a_start_writes_before_it(root: Path, rmqtx: Run) -> None:
     """The queue has eight slots after the start: the cursor 342 lies beyond them and moves to their end."""
     damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 0, 351 * 20)

@@ -357,6 +357,10 @@ def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_d
     if dispatched_end == fate.cut_end:
         cut_at(fate, end_offset, rules, only_doubted=only_doubted)
         fate.end = fate.cut_end
+        if fate.end < dispatched_end:  # nothing dispatches the records of these slots again
+            rows = _lacking(fate, end_offset)
+            fate.rows = rows[np.argsort(rows[:, 0], kind="stable")]
+            fate.outcomes = np.full(len(fate.rows), _SKIPPED, np.uint8)
         return
     size = facts.files.layout.size_bytes
     place = fate.cut_end * size
