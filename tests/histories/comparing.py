@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rmqtx.readers.cursors import check_cursors
+from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx.readers.rocksdb.database_slots import UnknownSlots
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
@@ -184,15 +185,16 @@ def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     }
 
 
-def _slots(root: Path) -> frozenset[int]:
-    """The places of the log to which the slots of the half queue lead."""
-    files = damage.queue_files(root, HALF_TOPIC)
-    return frozenset(
-        place for file in files for place, length, _ in struct.iter_unpack(">qiq", file.read_bytes()) if length
-    )
+def _slots(root: Path) -> dict[int, int]:
+    """The slots of the half queue by the place of the log to which they lead; the last one of a place."""
+    return {
+        place: int(file.name) // SLOT.size_bytes + row
+        for file in damage.queue_files(root, HALF_TOPIC)
+        for row, (place, length, _) in enumerate(struct.iter_unpack(">qiq", file.read_bytes())) if length
+    }
 
 
-def _compare_rows(result: Compared, truth: Truth, said: Said, slots: frozenset[int]) -> None:
+def _compare_rows(result: Compared, truth: Truth, said: Said, slots: dict[int, int]) -> None:
     by_place = {copy["commit_log_offset"]: row for row in said.rows for copy in row["half_copies"]}
     open_rows = [
         row for row in said.rows
@@ -204,11 +206,11 @@ def _compare_rows(result: Compared, truth: Truth, said: Said, slots: frozenset[i
         if one.copies:
             row = by_place.get(one.copies[-1][1])
             said_states = [other["state"] for other in said.rows if row and other["transaction_id"] == one.unique_key]
-            _compare_row(result, truth, one, row, said_states, has_slot=one.copies[-1][1] in slots)
+            _compare_row(result, truth, one, row, said_states, slot=slots.get(one.copies[-1][1]))
 
 
 def _compare_row(
-    result: Compared, truth: Truth, one: Transaction, row: Row | None, said_states: list[str], *, has_slot: bool
+    result: Compared, truth: Truth, one: Transaction, row: Row | None, said_states: list[str], *, slot: int | None
 ) -> None:
     where = f"tx-{one.number}"
     may_lack = "flipped byte of the log" in truth.damages  # a damaged record is a finding, and no copy
@@ -224,7 +226,7 @@ def _compare_row(
     _compare_causes(result, truth, where, row["causes"] or [])
     compare_own_causes(result, truth, one, row)
     first = first_event(one, truth.rounds)
-    states = true_states(truth, one, first, has_slot=has_slot)
+    states = true_states(truth, one, first, slot=slot)
     if "LOST" in states and (
         row["next_event"] in ("skipped", "stopped", "cut")
         or (row["next_event"] in ("none", "unknown") and truth.damages)
@@ -391,10 +393,11 @@ def _is_renumbered(truth: Truth) -> bool:
     return RENUMBERED in truth.damages
 
 
-def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -> set[str]:
+def true_states(truth: Truth, one: Transaction, first: str, *, slot: int | None) -> set[str]:
     """The states that agree with what happened to a transaction; several if it met several ends.
 
-    `has_slot`: a slot of the stored half queue leads to its newest copy.
+    `slot`: that of the stored half queue which leads to its newest copy; it has another number where the broker refused
+    a half message that had one.
     """
     numbers = {queue_offset for queue_offset, _ in one.copies}
     rolled = {queue_offset for decision, queue_offset in one.accepted if decision == "rollback"} & numbers
@@ -410,11 +413,12 @@ def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -
         found |= set() if first == "none" else {"PENDING"}
     if found:
         return found
-    newest = one.copies[-1][0]
     if first != "none":
         return {"PENDING"}
     if truth.conf.get("transRocksDBEnable") == "true":
         return {"DISCARDED", "LOST", "PENDING"}  # a check that drops a transaction in RocksDB leaves no record
+    newest = one.copies[-1][0] if slot is None or not _is_renumbered(truth) else slot
     if any(one.half_cursor > newest for one in truth.rounds):
         return {"LOST"}
-    return {"PENDING"} if has_slot else {"PENDING", "LOST"}  # where the check stops before, rounds do not show it
+    # Where the check stops before, rounds do not show it.
+    return {"PENDING"} if slot is not None else {"PENDING", "LOST"}

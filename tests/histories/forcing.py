@@ -162,13 +162,20 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
         before, event = first_event(one, truth.rounds[:ROUNDS]), first_event(one, done.rounds)
         if one is ours and not done.act.endswith("resume"):
             result.take("force ends", where, "none", event)
-        elif one is not ours and not _REBUILT.intersection(truth.damages) and not _is_better(one, before, event):
+        elif one is not ours and not _REBUILT.intersection(truth.damages) and not _is_better(truth, one, before, event):
             result.take("force leaves", f"{where}: tx-{one.number}", before, event)
 
 
-def _is_better(one: Transaction, before: str, event: str) -> bool:
-    """Whether the act ends what stops a check: it reads no decided copy again, or it reaches an open one."""
-    return event == "none" if one.accepted else before == "none"
+def _is_better(truth: Truth, one: Transaction, before: str, event: str) -> bool:
+    """Whether the act ends what stops a check: it reads no decided copy again, or it reaches an open one.
+
+    Open is also the newest copy of a decided transaction that no op message names; `audit` has the flag for it.
+    """
+    number = one.copies[-1][0] if one.copies else -1
+    is_passed = number in truth.op_numbers or any(happened.half_cursor > number for happened in truth.rounds[:ROUNDS])
+    if one.accepted and is_passed:
+        return event == "none"
+    return before == "none" or (bool(one.accepted) and event == "none")
 
 
 def _harm(truth: Truth, tried: _Acted) -> str:
