@@ -149,6 +149,7 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
     if done.refusal is not None:
         result.differences.append(f"force {where}: the broker does not start: {done.refusal}")
         return
+    reopened = {row["transaction_id"] for row in result.rows if "open_after_decision" in row["flags"]}
     for one in truth.transactions:
         wanted = sum(place >= truth.log_begin for place in one.delivered) + (
             one is ours and done.act.endswith("commit")
@@ -162,20 +163,22 @@ def _compare(result: Compared, truth: Truth, done: _Acted) -> None:
         before, event = first_event(one, truth.rounds[:ROUNDS]), first_event(one, done.rounds)
         if one is ours and not done.act.endswith("resume"):
             result.take("force ends", where, "none", event)
-        elif one is not ours and not _REBUILT.intersection(truth.damages) and not _is_better(truth, one, before, event):
+        elif (
+            one is not ours and not _REBUILT.intersection(truth.damages)
+            and not _is_better(one, before, event, reopened)
+        ):
             result.take("force leaves", f"{where}: tx-{one.number}", before, event)
 
 
-def _is_better(truth: Truth, one: Transaction, before: str, event: str) -> bool:
+def _is_better(one: Transaction, before: str, event: str, reopened: set[str]) -> bool:
     """Whether the act ends what stops a check: it reads no decided copy again, or it reaches an open one.
 
-    Open is also the newest copy of a decided transaction that no op message names; `audit` has the flag for it.
+    `reopened`: ids of decided transactions of which `audit` says that the check reads them again, and so are open.
     """
-    number = one.copies[-1][0] if one.copies else -1
-    is_passed = number in truth.op_numbers or any(happened.half_cursor > number for happened in truth.rounds[:ROUNDS])
-    if one.accepted and is_passed:
-        return event == "none"
-    return before == "none" or (bool(one.accepted) and event == "none")
+    is_decided = bool(one.accepted)
+    if is_decided and event == "none":
+        return True
+    return before == "none" and (not is_decided or one.unique_key in reopened)
 
 
 def _harm(truth: Truth, tried: _Acted) -> str:
