@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.prepared_records import is_rollback
 from rmqtx.readers.log.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block, end_in_zeros
-from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final, real_topics
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.store import DISCARD_TOPIC
@@ -69,9 +69,9 @@ def torn_findings(torn: Block, store: str) -> Iterator[Finding]:
 
 
 def may_be_unreadable(copies: pa.RecordBatch) -> bool:
-    """Return whether a copy has no id or group, or an unreadable id, group or real topic; for rows of JUDGED_HALVES."""
+    """Return whether a copy lacks an id, group or real topic, or has one that cannot be read; rows of JUDGED_HALVES."""
     names, *others = (copies[name] for name in ("transaction_id", "producer_group", "real_topic"))
-    if names.null_count or others[0].null_count:
+    if names.null_count or any(one.null_count for one in others):
         return True
     if not (_occurs(_NO_TEXT, names) or any(_occurs(sign, one) for sign in _NO_VALUE for one in (names, *others))):
         return False
@@ -87,13 +87,20 @@ def _occurs(text: str, values: pa.Array) -> bool:
     return data is not None and text.encode() in data.slice(first, last - first).to_pybytes()
 
 
-def _have_hidden_groups(copies: Block, groups: pa.Array) -> Bools:
-    """Return which copies have no group, and properties that are not text: damaged bytes run over its name.
+def are_incomplete(copies: Block) -> Bools:
+    """Return which of some copies of half messages have no group or no real topic."""
+    groups = copies.properties.text(PRODUCER_GROUP)
+    incomplete: Bools = np.asarray(pc.or_(pc.is_null(groups), pc.is_null(real_topics(copies))))
+    return incomplete
+
+
+def _have_hidden_values(copies: Block) -> Bools:
+    """Return which copies are incomplete, and have properties that are not text: damaged bytes run over a name.
 
     A broker writes properties as UTF-8.
     """
     hidden = np.zeros(len(copies), np.bool_)
-    for row in np.flatnonzero(np.asarray(pc.is_null(groups))).tolist():
+    for row in np.flatnonzero(are_incomplete(copies)).tolist():
         end = int(copies.starts[row] + copies.lengths[row])
         data = copies.data[end - int(copies.properties_lengths[row]) : end].tobytes()
         hidden[row] = data.decode("utf-8", "replace").encode() != data
@@ -125,16 +132,17 @@ def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
 
     A discard copy is reported for its group or real topic only.
 
-    Unreadable: no group, and properties that are not text; no id, and properties that are not names and values or were
-    not completely written; an id that is not text; either with another property or zeros in it. A discard copy with a
-    damaged id is not reported: it may belong to any transaction, and then all transactions would be in doubt.
+    Unreadable: no group or no real topic, and properties that are not text; no id, and properties that are not names
+    and values or were not completely written; an id that is not text; either with another property or zeros in it. A
+    discard copy with a damaged id is not reported: it may belong to any transaction, and then all transactions would be
+    in doubt.
     """
     copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))
     names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)
     nameless: Bools = np.asarray(pc.is_null(names)) & (copies.properties.malformed() | have_torn_properties(copies))
     unreadable: Bools = nameless | np.asarray(are_damaged_ids(names))
     topics = copies.properties.text(REAL_TOPIC)
-    runs_on: Bools = np.asarray(pc.or_(_run_on(groups), _run_on(topics))) | _have_hidden_groups(copies, groups)
+    runs_on: Bools = np.asarray(pc.or_(_run_on(groups), _run_on(topics))) | _have_hidden_values(copies)
     is_discard = copies.topic_is(DISCARD_TOPIC)
     for row in np.flatnonzero(np.where(is_discard, runs_on & ~unreadable, runs_on | unreadable)).tolist():
         yield Finding(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqtx.readers.log import compression
 from rmqtx.readers.log.commit_log import crc_findings
@@ -15,13 +14,12 @@ from rmqtx.readers.log.dledger import EntryHeaders
 from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules, property_crc_findings
 from rmqtx.readers.log.op_messages import marks_of, op_findings, ops_of
 from rmqtx.readers.log.prepared_records import OldRecords
-from rmqtx.readers.log.properties import PRODUCER_GROUP
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.log.splits import Split
 from rmqtx.readers.log.topic_doubts import topic_findings
-from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings, unreadable_copies
+from rmqtx.readers.log.torn_properties import are_incomplete, have_torn_properties, torn_findings, unreadable_copies
 from rmqtx.readers.log.transaction_records import are_halves, witnesses_of
 from rmqtx.readers.model.columns import Int64s, no_numbers
 from rmqtx.readers.model.findings import Finding
@@ -121,7 +119,8 @@ class SplitWork:
                 self._reported.append(finding.commit_log_offset)
             yield finding
         if self._is_full:
-            doubtful += halves_without_group(block)
+            halves = block.take(are_halves(block))
+            doubtful += halves.positions[are_incomplete(halves)].tolist()
         if doubtful:  # what an audit says about half messages among them
             yield from unreadable_copies(block.take(np.isin(block.positions, doubtful)), self._store.root)
         if self._is_quick:
@@ -238,13 +237,6 @@ def _finding(store: Store, block: Block, row: int, code: str, expected: str, act
         store.root, code, block.file, int(block.positions[row]), int(block.lengths[row]),
         commit_log_offset=int(block.commit_log_offsets[row]), expected=expected, actual=actual,
     )
-
-
-def halves_without_group(block: Block) -> list[int]:
-    """Return the positions of the half copies that name no group."""
-    halves = block.take(are_halves(block))
-    positions: list[int] = halves.positions[np.asarray(pc.is_null(halves.properties.text(PRODUCER_GROUP)))].tolist()
-    return positions
 
 
 def older_design_rows(block: Block) -> Int64s:

@@ -205,14 +205,17 @@ def test_properties_that_are_not_text_are_a_record(word: bytes, code: str | None
     assert about(found, 2030) == {"record-properties"} | ({code} if code else set())
 
 
-def test_a_group_whose_name_is_overwritten_is_found(tmp_path: Path) -> None:
-    """The bytes were part of the property before it: the group was empty, with status 0 and no finding."""
+@pytest.mark.parametrize(("column", "first", "value"), [
+    ("producer_group", b"R\x01rmqtx", b"\x01shipped"), ("topic", b"REAL_TOPIC", b"\x01orders"),
+])
+def test_a_name_that_is_overwritten_is_found(column: str, first: bytes, value: bytes, tmp_path: Path) -> None:
+    """The half message had no group or topic, with status 0 and no finding."""
     root = copy_of(name := "busystop-4.9.7", tmp_path)
     (file,) = log_files(root)
-    begin = (data := file.read_bytes()).index(b"CLUSTER") + 6
-    write_bytes(file, begin, b"\xff" * (data.index(b"\x01shipped") - begin))
+    begin = (data := file.read_bytes()).index(first)
+    write_bytes(file, begin, b"\xff" * (data.index(value, begin) - begin))
     rows, found = audited(root, name)
-    assert by_place(rows)[0]["producer_group"] is None
+    assert by_place(rows)[0][column] is None
     assert about(found, 0) == {"half-unreadable"}
     assert "half-unreadable" in {row["code"] for row in verified(root, FULL)}
 
