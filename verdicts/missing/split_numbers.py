@@ -98,7 +98,7 @@ def split_numbers(
             last = last_half_offset(store, queue)
             if last is None:
                 return result
-            slots = _slots_of(queue, offsets, begin_offset, end_offset)
+            slots = _slots_of(queue, offsets, numbers, begin_offset, end_offset)
         are_shifted = _are_shifted(slots, numbers)
         _compare_ends(store, offsets, numbers, slots, are_shifted)
     except SourceError:
@@ -160,7 +160,7 @@ def _runs(offsets: Int64s, numbers: Int64s) -> list[tuple[int, int, int]]:
     return list(zip(*(values.tolist() for values in (numbers[begins], numbers[ends], offsets[begins])), strict=True))
 
 
-def _slots_of(queue: Queue, offsets: Int64s, begin_offset: int, end_offset: int) -> Int64s:
+def _slots_of(queue: Queue, offsets: Int64s, numbers: Int64s, begin_offset: int, end_offset: int) -> Int64s:
     """Return the slot that leads to each half message; NO_SLOT if none does."""
     found = np.full(len(offsets), NO_SLOT, np.int64)
     first, last = queue.offset_of(begin_offset), queue.offset_of(end_offset)
@@ -172,6 +172,11 @@ def _slots_of(queue: Queue, offsets: Int64s, begin_offset: int, end_offset: int)
             is_here = places[order][row] == offsets
             found[is_here] = slots[order][row[is_here]]
         first += _SLOTS_AT_ONCE
+    # A damaged slot that points far away misleads the binary search by places.
+    rows = np.flatnonzero((found == NO_SLOT) & (numbers >= queue.first_offset) & (numbers < queue.max_offset))
+    rows = rows[np.argsort(numbers[rows], kind="stable")]
+    rows = rows[queue.offsets_at(numbers[rows]) == offsets[rows]]
+    found[rows] = numbers[rows]
     return found
 
 

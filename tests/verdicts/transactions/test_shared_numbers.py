@@ -25,7 +25,7 @@ from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores, right
-from tests.forge.damage import flip_byte, log_files, write_bytes
+from tests.forge.damage import flip_byte, log_files, queue_files, write_bytes
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of
 from tests.remoting.fake import FakeServer
@@ -61,11 +61,6 @@ def wanted(name: str) -> dict[int, str]:
     return {int(place): text.split(",")[0].split(":")[0] for place, text in whole.items()}
 
 
-def half_queue_file(root: Path) -> Path:
-    [file] = (root / "consumequeue" / HALF_TOPIC / "0").iterdir()
-    return file
-
-
 def two_halves_one_number(tmp_path: Path) -> Path:
     """The last half (3103) has the queue offset 8 of the one before it (2759), and its slot."""
     root = field_stores("foreign-message-id", tmp_path) / "store"
@@ -73,16 +68,18 @@ def two_halves_one_number(tmp_path: Path) -> Path:
     data = bytearray(log.read_bytes())
     data[3103 + 20 : 3103 + 28] = (8).to_bytes(8, "big")
     log.write_bytes(data)
-    slots = half_queue_file(root).read_bytes()
-    half_queue_file(root).write_bytes(slots[:160] + slots[180:200] + bytes(len(slots) - 180))
+    [file] = queue_files(root, HALF_TOPIC)
+    slots = file.read_bytes()
+    file.write_bytes(slots[:160] + slots[180:200] + bytes(len(slots) - 180))
     return root
 
 
 def shifted(tmp_path: Path) -> Path:
     """The half queue begins with the third half message: each is two slots before its number."""
     root = field_stores("foreign-message-id", tmp_path) / "store"
-    slots = half_queue_file(root).read_bytes()
-    half_queue_file(root).write_bytes(slots[40:200] + bytes(len(slots) - 160))
+    [file] = queue_files(root, HALF_TOPIC)
+    slots = file.read_bytes()
+    file.write_bytes(slots[40:200] + bytes(len(slots) - 160))
     return root
 
 
@@ -622,20 +619,3 @@ def test_a_refusal_names_the_place_where_the_half_message_can_be_appended(
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=1000000\n")  # it is not too old, whenever the test runs
     assert rmqtx("resume", lost_half, "--store", root, *act, "--broker-conf", conf).status == 0
-
-
-@pytest.mark.parametrize("other", [0, 25, 40, 42], ids=lambda slot: f"slot {slot}")
-@pytest.mark.parametrize("name", ["codecs-5.5.0"])
-def test_a_damaged_slot_that_leads_to_another_half_message_loses_none(name: str, other: int, tmp_path: Path) -> None:
-    """Its half message has a slot of its own: the number of slot 41 is not taken, and a rebuilt queue leads to it."""
-    root = copy_of(name, tmp_path)
-    file = half_queue_file(root)
-    slots = file.read_bytes()
-    before = pending([open_store(root)], settings_of(name)).table().to_pylist()
-    assert 41 in {row["half_copies"][-1]["queue_offset"] for row in before}
-    write_bytes(file, 41 * 20, slots[other * 20 : other * 20 + 20])
-    reading = pending([open_store(root)], settings_of(name))
-    # The check may read what the slot leads to again, whatever was decided there.
-    after = [row["transaction_id"] for row in reading.table().to_pylist() if row["state"] == "PENDING"]
-    assert sorted(after) == sorted(row["transaction_id"] for row in before)
-    assert "slot-mismatch" in {finding.code for finding in reading.findings}
