@@ -46,6 +46,7 @@ from rmqtx.readers.store.store import (
     OP_TOPIC,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
+    TRANSACTION_TOPICS,
     WAITING_TOPICS,
     Store,
 )
@@ -240,7 +241,7 @@ def are_damaged_finals(block: Block) -> Bools:
         later |= alone.properties.locate(name)[2]
     found[rows] = (alone.properties.locate(PRODUCER_GROUP)[2] & later) | alone.properties.malformed()
     found[rows] &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%
-    for topic in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS):
+    for topic in (*TRANSACTION_TOPICS, *WAITING_TOPICS):
         found[rows] &= ~alone.topic_is(topic)
     return found & ~is_final(block) if found.any() else found
 
@@ -263,7 +264,9 @@ def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
     flagged, names_copy = flagged[rows], names_copy[rows]
     has_body = candidates.body_lengths > 0
     is_first = candidates.header("reconsume_times") == 0
-    own = ~(candidates.topic_is(HALF_TOPIC) | candidates.topic_is(DISCARD_TOPIC) | is_delayed_half(candidates))
+    own = ~is_delayed_half(candidates)
+    for topic in TRANSACTION_TOPICS:
+        own &= ~candidates.topic_is(topic)
     doubtful = np.flatnonzero(own & ~(flagged & names_copy & is_first & has_body))
     if len(doubtful):
         alone = candidates.take(doubtful)

@@ -12,7 +12,7 @@ import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
 from rmqtx.readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
-from rmqtx.readers.store.store import open_store
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
 from rmqtx.verdicts.audit.lookups import lookup
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.damage import write_bytes
@@ -157,3 +157,16 @@ def test_a_field_that_only_a_verification_read(
     assert code not in states_and_errors(root, name)[1]
     write_bytes(root / "commitlog" / ("0" * 20), position, data)
     assert code in states_and_errors(root, name)[1]
+
+
+@pytest.mark.parametrize("topic", [ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC])
+def test_a_record_of_a_system_topic_that_names_a_copy_is_no_commit_record(topic: str, tmp_path: Path) -> None:
+    """It has the properties of the half message: the transaction was COMMITTED."""
+    root = copy_of(name := "rocksdb-killed-5.4.0", tmp_path)
+    before = states_and_errors(root, name)[0]
+    records = [one for one in scan_records(open_store(root)).table().to_pylist() if one["topic"] == topic]
+    for record in records[:20]:
+        write_bytes(Path(record["file"]), record["position_bytes"] + AT["prepared_transaction_offset"], b"\xff" * 8)
+    after, errors = states_and_errors(root, name)
+    assert "record-header" in errors
+    assert {after[key] for key in before if after[key] != before[key]} <= {"UNDECIDABLE"}
