@@ -107,6 +107,7 @@ class LiveWitnesses:
         self._ops_known_from: int | None = None
         self._ops_end: int | None = None
         self._ops_walked: tuple[int, int] | None = None
+        self._has_slotless_ops = False
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
@@ -541,6 +542,7 @@ class LiveWitnesses:
             hides_new=frozenset(
                 topic for topic, (reads, end) in hides_new.items() if any(read.hides(end) for read in reads.values())
             ),
+            has_slotless_ops=self._has_slotless_ops,
         )
 
     def _with_slots(self, blocks: Iterable[Block]) -> list[tuple[Block, Int64s]]:
@@ -587,18 +589,24 @@ class LiveWitnesses:
                 mine = [block.take(block.topic_is(OP_TOPIC) & (block.header("queue_id") == 0)) for block in blocks]
             except LogTooLong:
                 raise error from None
-            # The log may have records whose slots the queue lost: the check does not read them.
-            end = max(0, self._broker.max_offset(OP_TOPIC))
-            numbers = [block.header("queue_offset") for block in mine]
-            self._check_ops = [
-                block.take((read >= op_begin) & (read < end)) for block, read in zip(mine, numbers, strict=True)
-            ]
+            self._check_ops = [block.take(block.header("queue_offset") >= op_begin) for block in mine]
+            end = self._leave_slotless_ops()
             firsts = (int(block.header("queue_offset").min()) for block in self._check_ops if len(block))
             begin = min(firsts, default=end)
             self._ops_walked = (facts.op_cursor if facts.op_cursor > end else begin), begin
             return self._ops_walked
         self._ops_known_from = op_begin
+        if self._keeps_slots:  # they may have been read from the log
+            self._leave_slotless_ops()
         return facts.op_cursor, facts.op_begin
+
+    def _leave_slotless_ops(self) -> int:
+        """Leave out the op messages whose slots the queue lost, which the check never reads; return the queue's end."""
+        end = max(0, self._broker.max_offset(OP_TOPIC))
+        are_read = [block.header("queue_offset") < end for block in self._check_ops]
+        self._has_slotless_ops = not all(rows.all() for rows in are_read)
+        self._check_ops = [block.take(rows) for block, rows in zip(self._check_ops, are_read, strict=True)]
+        return end
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model import clock
+from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import OP_TOPIC, open_store
+from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.connections.client import Client
 from rmqtx.remoting.live import lookups as live_lookups
 from rmqtx.remoting.live.store_facts import live_store
@@ -24,8 +26,10 @@ from rmqtx.repairs.acts.live_medium import LiveMedium
 from rmqtx.verdicts.check.check_rules import check_rules
 from rmqtx.verdicts.model.transaction import OpMark
 from rmqtx.verdicts.model.verdict_words import NextEvent
+from tests.forge.logs import Forge
 from tests.histories.damages import DAMAGES
-from tests.remoting.fake import response
+from tests.remoting.fake import FakeServer, response
+from tests.remoting.store_broker import StoreBroker
 from tests.remoting.test_live_questions import Row, Served
 
 _BEHIND_A_FILLER = -(1 << 31)
@@ -186,3 +190,26 @@ def test_a_dispatch_that_is_ahead_for_a_moment_is_not_reported(tmp_path: Path, c
     one.answers._answers[RequestCode.GET_BROKER_RUNTIME_INFO] = growing
     with one.server:
         assert "dispatch-ahead" not in one.audited()[1]
+
+
+@pytest.mark.parametrize("slots_count", [0, 1, 3])
+def test_op_messages_that_got_no_slot_settle_nothing_where_the_log_is_read_for_them(
+    slots_count: int, tmp_path: Path, client: Client
+) -> None:
+    """Histories 1353262 on 4.3.0: a start cut the op queue, and the next event of a committed transaction was `none`.
+
+    The check read its half message again, and asked.
+    """
+    forge = Forge(tmp_path / "store")
+    halves = [forge.half(name) for name in "ABC"]
+    for half in halves:
+        forge.commit(half)
+        forge.op(half)
+    del forge._slots[OP_TOPIC, 0][slots_count:]
+    store = open_store(forge.write())
+    settings = broker_settings(store, conf={"fileReservedTime": "1000000"}, version="4.3.0")
+    answers = StoreBroker(store, settings, "4.3.0", clock.now_ms() - settings.transaction_check_interval_ms - 2_000)
+    with FakeServer(answers) as server:
+        rows = live_lookups.audit([Broker(client, server.address, "b", "c")]).table().to_pylist()
+    assert {row["state"] for row in rows} == {"COMMITTED"}
+    assert [row["transaction_id"] for row in rows if row["next_event"] == NextEvent.NONE] == list("ABC")[:slots_count]

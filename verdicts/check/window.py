@@ -63,7 +63,8 @@ class CheckWindow:
            offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
            fillers, or that lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start
            cuts because of their own slots. `hides_new`: the topics, half or op, whose next record gets no slot if it is
-           written before the start, or one that the check passes.
+           written before the start, or one that the check passes. `has_slotless_ops`: a running broker's log has op
+           messages that no slot leads to, so that the check never reads them.
     """
 
     state: CheckState
@@ -74,6 +75,7 @@ class CheckWindow:
     findings: list[Finding] = field(default_factory=list)
     cuts: tuple[Finding, ...] = ()
     hides_new: frozenset[str] = frozenset()
+    has_slotless_ops: bool = False
 
     @property
     def stored_halves(self) -> StoredHalves:

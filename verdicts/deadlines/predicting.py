@@ -257,7 +257,7 @@ def predict_window(
     hidden_until = None if new is None or new.maximum < new.log_end else (new.log_end, new.maximum)
     found = replace(
         found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts,
-        passes_ops=bool(state.op_reads),
+        passes_ops=bool(state.op_reads) or window.has_slotless_ops,
     )
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     if (why := refuted_check_max(window, settings)) is not None:

@@ -137,7 +137,7 @@ class Prediction:
            releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
            broker does not start. `left_out`: the files of the log that it does not load. `start_ms`: when a stopped
            broker is assumed to start. `unread`: the file that could not be read, so that nothing is predicted.
-           `passes_ops`: the check passes slots of the op queue without a record, and op messages behind them;
+           `passes_ops`: the check passes op messages that no slot leads to, or that are behind slots without a record;
            `may_pass_ops`: it may, because no request shows these slots.
     """
 
