@@ -43,11 +43,17 @@ class Group:
            `stores`: those of all groups.
     """
 
-    def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int, stores: list[str]) -> None:
+    def __init__(
+        self, table: pa.Table, number: Int64s, rank: Int64s, count: int, stores: list[str], ties: Int64s | None = None
+    ) -> None:
+        """`rank`: the place of each row in the log; `ties`: the place among rows of one record."""
         order = np.argsort(number, kind="stable")
-        falls = np.diff(rank[order]) < 0
+        steps = np.diff(rank[order])
+        falls = steps < 0
+        if ties is not None:
+            falls |= (steps == 0) & (np.diff(ties[order]) < 0)
         if (falls & (np.diff(number[order]) == 0)).any():  # the rows of a transaction are not in log order
-            order = np.lexsort((rank, number))
+            order = np.lexsort((rank, number) if ties is None else (ties, rank, number))
         table, number, rank = _taken(table, order), number[order], rank[order]
         self.stores = stores
         self.table = table
@@ -317,7 +323,8 @@ class Chains:
         )
         self.discards = self._group(witnesses.discards, copy_numbers[half_count:])
         self.finals = self._group(witnesses.finals, final_numbers)
-        self.marks = self._group(attached, mark_numbers)
+        # An audit of several files may store the marks of one op message apart.
+        self.marks = self._group(attached, mark_numbers, int64s(attached["half_queue_offset"], -1))
         self.offset_marks = self._group(offset_marks, numbers)
         row_of = np.full(half_count + 1, -1, np.int64)
         row_of[self.halves.integers("_row")] = np.arange(half_count)
@@ -392,10 +399,10 @@ class Chains:
             return np.zeros(table.num_rows, np.int64)
         return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
 
-    def _group(self, table: pa.Table, number: Int64s) -> Group:
+    def _group(self, table: pa.Table, number: Int64s, ties: Int64s | None = None) -> Group:
         # In one store the log gives the order; between stores only their clocks. All parts of an audit have one order.
         order = "commit_log_offset" if len(self.views) <= 1 else "store_time_ms"
-        return Group(table, number, int64s(table[order]), self.count, self.stores)
+        return Group(table, number, int64s(table[order]), self.count, self.stores, ties)
 
     @cached_property
     def named_finals(self) -> Bools:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
+from tests.forge.logs import Forge
+from tests.forge.records import Message
 from tests.forge.stores import opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import audited
@@ -142,3 +147,19 @@ def test_what_was_given_up_on_is_waited_for_where_a_chain_of_it_has_checks_left(
             assert row["reason"].endswith("; the check will still reach a copy of it: the broker checks it again")
             seen += 1
     assert seen
+
+
+def test_the_marks_of_one_op_message_have_one_order(tmp_path: Path) -> None:
+    """Histories 1353267 on 5.1.4 to 5.5.0: an audit of several files had those first whose copies are in the same file.
+
+    Then its row differed from that of `show`, and from that of a live broker.
+    """
+    forge = Forge(tmp_path / "store", segment_bytes=1024)
+    first = forge.half("A")
+    forge.append(Message(topic="other", body=b"x" * 700))
+    forge.op(first, forge.half("A", checks=1))
+    store = open_store(forge.write())
+    rows = audit([store], settings_of("common-5.3.3")).table().to_pylist()
+    shown = show([store], settings_of("common-5.3.3"), "A").table().to_pylist()
+    assert [mark["half_queue_offset"] for mark in rows[0]["op_marks"]] == [0, 1]
+    assert shown[0]["op_marks"] == rows[0]["op_marks"]
