@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.cursors import check_cursors
 from rmqtx.readers.log.designs import ROCKSDB, designs_of
 from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from tests.forge.comparing import EVIDENCE
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 SLOT_BYTES = 20
 #: Topics whose queues the check reads.
-_CHECKED = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+#: The check of transactions in RocksDB reads their database, and no queue.
+_CHECKED = (HALF_TOPIC, OP_TOPIC)
 _OF_SLOTS = ("slot-invalid", "slot-dangling", "slot-mismatch", "slot-missing", "slot-duplicate", "queue-gap")
 _OF_QUEUES = (
     *_OF_SLOTS, "queue-missing", "group-cursor-beyond-end", "start-skips", "start-cuts-queue", "start-shifts",
@@ -183,7 +184,8 @@ REASONS = (
     Reason("another record", "no transaction has this record, and no row differs", _of_another_record),
     Reason("body", "no state and no event depends on the body of this record; where the next start reads it, "
            "start-cuts-log is compared too; no row differs", _of_a_body),
-    Reason("queue of consumers", "the check reads only half queue and op queue, and no state or event differs",
+    Reason("queue of consumers", "the check reads only half queue and op queue, or a database in place of them, and no "
+           "state or event differs",
            _of_consumers),
     Reason("tags code", "brokers compare the tags code of a slot with filters of consumers (in delay topics it is the "
            "time), and the check reads none; no row differs", _of_tags),
