@@ -99,10 +99,18 @@ class Broker:
     def _offset(self, request: Request) -> int:
         return _number(self._call(request), "offset")
 
-    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Return the queue offset of the first record stored at a time or later."""
+    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int | None:
+        """Return the queue offset of the first record stored at a time or later.
+
+        None where the broker cannot search, because a slot leads to no record (4.9.7).
+        """
         fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "timestamp": time_ms}
-        return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
+        try:
+            return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
+        except Refused as error:
+            if not error.is_of_slots:
+                raise
+            return None
 
     def consumer_offset(self, group: str, topic: str) -> int | None:
         """Return a group's cursor in queue 0; None where the broker has none.

@@ -40,10 +40,26 @@ def records(
     def ask() -> Iterator[tuple[int, bytes]]:
         return _pulls(broker, topic, queue_id, place, end, pace, gaps)
 
-    for following, body in again(ask):
-        place = following  # where a repeated request continues
-        if body:
-            yield body
+    while True:
+        try:
+            for following, body in again(ask):
+                place = following  # where a repeated request continues
+                if body:
+                    yield body
+            return
+        except Refused as error:
+            if not error.is_of_slots:
+                raise
+            refusal = error
+        before = place
+        for following, body in _one_by_one(
+            broker, topic, queue_id, place, min(end, place + PULL_RECORDS_MAX), pace, gaps
+        ):
+            place = following
+            if body:
+                yield body
+        if place == before:
+            raise refusal
 
 
 def _pulls(
@@ -104,7 +120,15 @@ def _one_by_one(
     place = begin
     while place < end:
         pace.wait()
-        pulled = broker.pull(topic, queue_id, place, 1)
+        try:
+            pulled = broker.pull(topic, queue_id, place, 1)
+        except Refused as error:
+            if not error.is_of_slots:
+                raise
+            _add_gap(gaps, topic, queue_id, place, place + 1)
+            place += 1
+            yield place, b""
+            continue
         if pulled.status == "none":
             return
         if pulled.status == "found" and (pulled.next_offset == place + 1 or _number(pulled.body) == place):

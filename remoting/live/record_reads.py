@@ -75,12 +75,13 @@ class LiveReads:
         self.message_ids: dict[str, int] = {}
         self.other_ids: dict[str, str] = {}
 
-    def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Return a queue offset after all records that were stored before a time.
+    def place_at(self, topic: str, queue_id: int, time_ms: int, end: int) -> int:
+        """Return a queue offset after all records that were stored before a time, at most `end`.
 
         The 2 is added because 4.x answers with the nearest offset.
         """
-        return self._broker.offset_at(topic, queue_id, time_ms) + 2
+        found = self._broker.offset_at(topic, queue_id, time_ms)
+        return end if found is None else min(end, found + 2)
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
         """Yield the records of a part of a queue.
@@ -196,9 +197,9 @@ class LiveReads:
             begin = first_kept(self._broker, topic, queue_id, begin, end, self._facts.log_begin_offset)
             if begin < end and since_ms:
                 found = self._broker.offset_at(topic, queue_id, since_ms - FINAL_SLACK_MS)
-                begin = min(max(begin, found), end)
+                begin = begin if found is None else min(max(begin, found), end)
             if begin < end and until_ms is not None:
-                end = max(begin, min(end, self.place_at(topic, queue_id, until_ms)))
+                end = max(begin, self.place_at(topic, queue_id, until_ms, end))
             if begin < end:
                 ranges.append((queue_id, begin, end))
         return ranges, sum(end - begin for _, begin, end in ranges)

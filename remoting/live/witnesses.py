@@ -223,7 +223,7 @@ class LiveWitnesses:
         facts = self._facts
         if begin >= self._halves_known_from:
             return
-        end = min(self._halves_known_from, self._reads.place_at(HALF_TOPIC, 0, facts.index_whole_since_ms))
+        end = self._reads.place_at(HALF_TOPIC, 0, facts.index_whole_since_ms, self._halves_known_from)
         if end - begin > HOLE_RECORDS_MAX:
             facts.findings.append(Finding(facts.root, "index-unproven", actual=f"{end - begin} half messages"))
             return

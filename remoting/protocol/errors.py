@@ -37,3 +37,11 @@ class Refused(RemotingError):
         self.code = code
         self.remark = remark
         self.request = request
+
+    @property
+    def is_of_slots(self) -> bool:
+        """Whether the broker refused because a slot leads to no record.
+
+        Slots of zeros, in place of those that were lost, lead to a record without bytes (seen on 4.9.7 and 5.0.0).
+        """
+        return "IndexOutOfBoundsException" in (self.remark or "")

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from rmqtx.readers.model import exit_status
+from rmqtx.remoting.protocol.errors import NoAnswer
 from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
 from rmqtx.repairs.receipts.act_words import ActKind, ActOutcome
 from tests.conftest import MOMENT
@@ -131,7 +132,12 @@ def _go_on(done: _Acted, future: Fork, truth: Truth) -> None:
 def _acted_live(world: World, truth: Truth, row: Row, action: ActKind, to: Path) -> _Acted:
     """Act over the wire on the broker that runs on a copy of the store; its producers come back afterwards."""
     future = Fork(world.machine, copied(world.root, to), truth.conf, truth.now_ms, has_producers=False)
-    outcome, refused_by = living.acted(world.machine, action, row["transaction_id"], to.with_name("receipts.jsonl"))
+    try:
+        outcome, refused_by = living.acted(world.machine, action, row["transaction_id"], to.with_name("receipts.jsonl"))
+    except NoAnswer:
+        if not living.may_stay_silent(truth):
+            raise
+        outcome, refused_by = ActOutcome.NOT_SENT, ("no answer",)
     is_done = outcome in (ActOutcome.PROVED, ActOutcome.ACCEPTED)
     done = _Acted(f"live {action}", row, exit_status.DONE if is_done else exit_status.UNKNOWN_OUTCOME, refused_by)
     if not refused_by and not is_done:

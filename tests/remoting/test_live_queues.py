@@ -279,6 +279,43 @@ def test_a_record_behind_the_range_does_not_stand_for_one_that_the_broker_passes
     assert gaps == [UnreadEntries(HALF_TOPIC, 0, gone, gone + 1)]
 
 
+@pytest.mark.parametrize("zeros", [range(1), range(40, 41), range(70, 110), range(90, 100)])
+def test_slots_of_zeros_are_gaps_although_they_break_each_pull_that_meets_them(
+    bodies: list[bytes], zeros: range
+) -> None:
+    """Histories 1353262 and 1353308 on 4.9.7 and 5.0.0: live commands ended, and nothing was read."""
+    queue = Queue(bodies)
+
+    def breaking(request: Frame) -> Frame:
+        place, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
+        if any(place <= number < place + count for number in zeros):
+            return response(request, ResponseCode.SYSTEM_ERROR, "java.lang.IndexOutOfBoundsException, java.nio.Buffer")
+        return queue.pulled(request)
+
+    found, gaps, requests = read(breaking, 100)
+    assert found == offsets_of([body for number, body in enumerate(bodies[:100]) if number not in zeros])
+    assert gaps == [UnreadEntries(HALF_TOPIC, 0, zeros.start, min(zeros.stop, 100))]
+    assert requests <= len(zeros) + 80
+
+
+def test_a_broker_that_refuses_for_another_reason_is_not_asked_slot_by_slot(bodies: list[bytes]) -> None:
+    with pytest.raises(Refused, match="NullPointerException"):
+        read(lambda request: response(request, ResponseCode.SYSTEM_ERROR, "NullPointerException"), len(bodies))
+
+
+def test_a_broker_that_cannot_search_by_time_for_a_slot_of_zeros_has_no_place_for_it() -> None:
+    """4.9.7; of another refusal nothing is known."""
+    texts = iter(["java.lang.IndexOutOfBoundsException, java.nio.Buffer", "NullPointerException"])
+    with (
+        FakeServer(lambda request: response(request, ResponseCode.SYSTEM_ERROR, next(texts))) as server,
+        Client() as client,
+    ):
+        broker = Broker(client, server.address, "broker-a", "c")
+        assert broker.offset_at(HALF_TOPIC, 0, 1) is None
+        with pytest.raises(Refused):
+            broker.offset_at(HALF_TOPIC, 0, 1)
+
+
 def test_slots_that_lead_over_the_next_one_or_over_the_end_of_the_log_are_left_ones() -> None:
     places = {number: (number * 100, 100) for number in range(2_500)}
     places |= {1_000: (100_000, 101), 1_700: (900_000, 100), 2_499: (249_900, 101)}

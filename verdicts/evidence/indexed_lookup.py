@@ -134,9 +134,10 @@ class DerivedFiles:
         begin = covered
         for queue in (self._half_queue, self._op_queue):
             last = queue.last_place()
-            if last is not None and covered - last > _TAIL_BYTES_MAX:
-                raise Untrusted(f"the queue of {queue.topic} ends {covered - last} bytes before the index")
-            begin = begin if last is None else min(begin, last)
+            end = self._store.log_begin_offset if last is None else last  # a queue without slots may have lost them
+            if covered - end > _TAIL_BYTES_MAX:
+                raise Untrusted(f"the queue of {queue.topic} ends {covered - end} bytes before the index")
+            begin = min(begin, end)
         return begin
 
     def __exit__(self, *_: object) -> None:

@@ -155,3 +155,12 @@ def test_a_log_that_lacks_a_record_is_not_predicted(tmp_path: Path) -> None:
     assert "asked" not in events(open_store(root), KILLED)
     with pytest.raises(UnknownSlots):
         simulate(open_store(root), KILLED)
+
+
+def test_a_record_without_a_slot_that_names_another_place_is_not_predicted(tmp_path: Path) -> None:
+    """History 1400052 on 5.2.0 to 5.5.0: its new slot leads to the place that it names, and the check passes it."""
+    root = copy_of(KILLED, tmp_path)
+    flip_own_place(root, 7, -3)
+    assert "asked" not in events(open_store(root), KILLED)
+    with pytest.raises(UnknownSlots, match="as its own place"):
+        simulate(open_store(root), KILLED)

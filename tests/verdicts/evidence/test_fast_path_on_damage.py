@@ -22,6 +22,7 @@ from rmqtx.verdicts.claims.log_agreement import broken_join
 from rmqtx.verdicts.model.predicted import open_rows
 from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files, records_in, write_bytes
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
+from tests.histories.damages import DAMAGES as CURSOR_DAMAGES
 from tests.representatives import rest_is_slow
 from tests.verdicts.truth import judged
 
@@ -468,3 +469,16 @@ def test_a_later_record_of_another_transaction_contradicts_its_property_crc(
         shown = show([open_store(root)], settings_of(name), row["transaction_id"])
         assert shown.table()["state"].to_pylist() == ["UNDECIDABLE"]
         assert errors(shown)
+
+
+@pytest.mark.parametrize("name", ["busystop-4.9.7", "common-5.3.3", "killed-4.3.0"])
+def test_a_killed_broker_that_lost_its_whole_half_queue(name: str, tmp_path: Path) -> None:
+    """Histories 1353311: the next start writes the slots again, and `pending` listed nothing, with status 0."""
+    root = copy_of(name, tmp_path)
+    (root / "abort").touch()
+    for file in queue_files(root, HALF_TOPIC):
+        file.write_bytes(bytes(file.stat().st_size))
+    CURSOR_DAMAGES["half cursor set"](root, 0.0)
+    rows = open_rows(audit([open_store(root)], settings_of(name)).table()).to_pylist()
+    assert len(rows) > 4
+    assert pending([open_store(root)], settings_of(name)).table().to_pylist() == rows
