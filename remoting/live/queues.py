@@ -17,10 +17,15 @@ from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, again,
 from rmqtx.remoting.connections.broker import PULL_RECORDS_MAX, Broker
 from rmqtx.remoting.protocol.answers import QueueSlot
 from rmqtx.remoting.protocol.codes import ResponseCode
-from rmqtx.remoting.protocol.errors import Refused, RemotingError
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
 
 _SLOTS_AT_ONCE = 1000
+#: Seen on 5.1.4 and 5.5.0, with slots of zeros; earlier releases refuse the pull.
+_SILENT_ADVICE = (
+    "to wait longer, add --timeout DURATION; if the broker answers other requests, one of these slots may lead to no "
+    "record (5.1.4 and later do not answer then): rmqtx verify STORE reads its files"
+)
 #: Some 100,000 records, at some 1,000 per second.
 _WALKED_BYTES_MAX = 64 << 20
 
@@ -47,6 +52,10 @@ def records(
                 if body:
                     yield body
             return
+        except NoAnswer as error:
+            error.message += f", about {topic}/{queue_id} from queue offset {place} on"
+            error.advice = _SILENT_ADVICE
+            raise
         except Refused as error:
             if not error.is_of_slots:
                 raise
