@@ -17,6 +17,7 @@ _HEAD = struct.Struct(">iI")
 _MAGICS = (0xDAA320A7, 0xDAA320AB)
 #: Where a record has its own commit-log offset.
 _OWN_PLACE_AT = 28
+_STORE_TIME_AT = 56
 _GROUP = "CID_RMQ_SYS_TRANS"
 #: 4.x writes numbers as keys without quotes.
 _UNQUOTED = re.compile(r"([{,]\s*)(\d+)\s*:")
@@ -140,8 +141,40 @@ def _empty_only_file(root: Path, _place: float) -> None:
     last.write_bytes(bytes(last.stat().st_size))
 
 
+
+
+def _drop_last_queue_file(topic: str) -> Callable[[Path, float], None]:
+    """Delete the last file with slots: the queue ends earlier, or has no file."""
+    def act(root: Path, _place: float) -> None:
+        files = [file for file in damage.queue_files(root, topic) if _used(file)]
+        if files:
+            damage.drop(files[-1])
+
+    return act
+
+
+def _set_checkpoint_back(root: Path, place: float) -> None:
+    """Give the checkpoint the store time of an earlier record, as an older copy has."""
+    file = root / "checkpoint"
+    records = [(log, begin) for log in damage.log_files(root) for begin in _records(log)]
+    if file.exists() and records:
+        log, begin = records[int(place * len(records))]
+        time = log.read_bytes()[begin + _STORE_TIME_AT : begin + _STORE_TIME_AT + 8]
+        damage.write_bytes(file, 0, time * 3)
+
+
 #: Those that only newer seeds draw.
 NEWER_DAMAGES: dict[str, Callable[[Path, float], None]] = {"own place of a record": _damage_own_place}
+
+#: Those that only the newest seeds draw, and often.
+NEWEST_DAMAGES: dict[str, Callable[[Path, float], None]] = {
+    "zeroed slots of the half queue": _in_queue(HALF_TOPIC, lambda _: bytes(_SLOT.size), at_end=False),
+    "zeroed slots of the op queue": _in_queue(OP_TOPIC, lambda _: bytes(_SLOT.size), at_end=False),
+    "last file of the half queue deleted": _drop_last_queue_file(HALF_TOPIC),
+    "last file of the op queue deleted": _drop_last_queue_file(OP_TOPIC),
+    "no index": _drop("index"),
+    "older checkpoint": _set_checkpoint_back,
+}
 
 #: Those that no seed draws.
 OTHER_DAMAGES: dict[str, Callable[[Path, float], None]] = {"only an empty half queue file": _empty_only_file}

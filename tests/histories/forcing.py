@@ -40,6 +40,8 @@ LIVE_ACTS = (ActKind.COMMIT, ActKind.ROLLBACK, ActKind.RESUME)
 #: An act leaves `abort`, so the start recovers the log and enters what the queues lack; a clean start does not.
 _REBUILT = frozenset({
     "no half queue", "no op queue", "no queues", "zeroed end of the half queue", "zeroed end of the op queue",
+    "zeroed slots of the half queue", "zeroed slots of the op queue", "last file of the half queue deleted",
+    "last file of the op queue deleted",
 })
 
 

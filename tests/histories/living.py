@@ -147,7 +147,7 @@ def is_comparable(truth: Truth) -> bool:
 
 def may_stay_silent(truth: Truth) -> bool:
     """Whether its broker may answer no pull: a slot of zeros leads to a record without bytes (5.1.4 to 5.5.0)."""
-    return any(damage.startswith("zeroed end") for damage in truth.damages)
+    return any(damage.startswith("zeroed") for damage in truth.damages)
 
 
 def quiet(machine: Machine, truth: Truth) -> set[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
-from tests.histories.damages import DAMAGES, NEWER_DAMAGES
+from tests.histories.damages import DAMAGES, NEWER_DAMAGES, NEWEST_DAMAGES
 
 Step = dict[str, Any]
 
@@ -45,6 +45,8 @@ PROPERTIES: tuple[dict[str, str], ...] = (
 
 #: Seeds from here on draw further kinds of steps too; those before draw what they always drew.
 NEWER_SEEDS = 1_000_000
+#: Seeds from here on draw further kinds of damage too.
+NEWEST_SEEDS = 1_600_000
 NEWER_NAMED = (*NAMED, "discard copy", "delivered", "wrong place", "wrong place")
 NEWER_PROPERTIES: tuple[dict[str, str], ...] = (
     *PROPERTIES, {"DELAY": "1"}, {"DELAY": "3", "KEYS": "order-1"}, {"TIMER_DELAY_SEC": "30"},
@@ -66,8 +68,8 @@ def drawn_conf(random: Random) -> dict[str, str]:
     return conf
 
 
-def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[Step]:
-    """Some steps. A history ends with a stop or a kill. `is_newer`: of all kinds."""
+def drawn_steps(random: Random, count: int, *, is_newer: bool = False, is_newest: bool = False) -> list[Step]:
+    """Some steps. A history ends with a stop or a kill. `is_newer`: of all kinds; `is_newest`: and all damages."""
     steps: list[Step] = []
     halves = 0
     while len(steps) < count:
@@ -115,8 +117,8 @@ def drawn_steps(random: Random, count: int, *, is_newer: bool = False) -> list[S
         else:
             steps.append({"do": "kill", "lost": random.choice((0.0, 0.0, 0.5, 1.0))})
     steps.append({"do": random.choice(("stop", "stop", "end by kill"))})
-    if random.random() < 0.4:
-        steps.append(drawn_damage(random, is_newer=is_newer))
+    if random.random() < (0.7 if is_newest else 0.4):
+        steps.append(drawn_damage(random, is_newer=is_newer, is_newest=is_newest))
     return steps
 
 
@@ -140,9 +142,11 @@ def _newer_ends(random: Random, halves: int) -> list[Step]:
     return [end, {"do": "wait", "ms": random.choice((3, 700, 7_000))}, again]
 
 
-def drawn_damage(random: Random, *, is_newer: bool = False) -> Step:
+def drawn_damage(random: Random, *, is_newer: bool = False, is_newest: bool = False) -> Step:
     """Something that happens to the files of a stopped broker."""
     kinds = (*DAMAGES, *NEWER_DAMAGES, *NEWER_DAMAGES) if is_newer else tuple(DAMAGES)
+    if is_newest:
+        kinds = (*DAMAGES, *NEWER_DAMAGES, *NEWEST_DAMAGES, *NEWEST_DAMAGES)
     return {"do": "damage", "kind": random.choice(kinds), "place": round(random.random(), 4)}
 
 
@@ -150,12 +154,15 @@ def drawn_history(seed: int) -> Step:
     """A history of a seed, for any release."""
     random = Random(seed)
     conf = drawn_conf(random)
-    steps = drawn_steps(random, random.choice((6, 12, 25, 50)), is_newer=seed >= NEWER_SEEDS)
+    steps = drawn_steps(
+        random, random.choice((6, 12, 25, 50)), is_newer=seed >= NEWER_SEEDS, is_newest=seed >= NEWEST_SEEDS
+    )
     return {"seed": seed, "conf": conf, "steps": steps}
 
 
 #: Damage to files that a broker with consume queues in RocksDB has too.
-_WITHOUT_QUEUES = ("flipped byte of the log", "no checkpoint", "abort", "no abort", "own place of a record")
+_WITHOUT_QUEUES = ("flipped byte of the log", "no checkpoint", "abort", "no abort", "own place of a record", "no index",
+                   "older checkpoint")
 #: Releases that can keep transactions in RocksDB.
 ROCKSDB_RELEASES = ("5.4.0", "5.5.0")
 

@@ -20,7 +20,7 @@ from rmqtx.remoting.protocol.frames import Frame
 from tests.brokers.rocks_recipes import QUEUES_IN_ROCKSDB
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
 from tests.forge import damage
-from tests.histories.damages import DAMAGES, NEWER_DAMAGES, OTHER_DAMAGES
+from tests.histories.damages import DAMAGES, NEWER_DAMAGES, NEWEST_DAMAGES, OTHER_DAMAGES
 from tests.histories.machine import RELEASES, Effects, Machine
 from tests.histories.steps import GROUPS, TOPICS, Step
 from tests.histories.truth import Transaction, Truth
@@ -168,7 +168,7 @@ class World:
         was_running = self.is_running
         if was_running:
             self.stop()
-        (DAMAGES | NEWER_DAMAGES | OTHER_DAMAGES)[step["kind"]](self.root, step["place"])
+        (DAMAGES | NEWER_DAMAGES | NEWEST_DAMAGES | OTHER_DAMAGES)[step["kind"]](self.root, step["place"])
         self.damages.append(step["kind"])
         if was_running:
             self.start()
