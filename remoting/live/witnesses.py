@@ -20,15 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtx.readers.log.op_messages import ops_of
 from rmqtx.readers.log.properties import TRANSACTION_ID
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.torn_properties import torn_findings, torn_witnesses, unreadable_copies
 from rmqtx.readers.log.transaction_records import is_delayed_half
-from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
+from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.identities import AT, NamedPlace, offset_of
-from rmqtx.readers.model.releases import QUEUES_CUT_AFTER_CLEAN_STOP, REFUSED_TAKES_NUMBER, TIMERS
+from rmqtx.readers.model.releases import REFUSED_TAKES_NUMBER, TIMERS
 from rmqtx.readers.store.store import (
     CHECK_TOPICS,
     DISCARD_TOPIC,
@@ -46,10 +45,10 @@ from rmqtx.remoting.live.half_numbers import (
     damaged_numbers,
     live_half_numbers,
     live_number_findings,
-    owner_of,
     slots_by_place,
 )
-from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, left_slots, ops, place_of, walked
+from rmqtx.remoting.live.op_reads import LiveOps
+from rmqtx.remoting.live.queues import left_slots
 from rmqtx.remoting.live.record_reads import (
     HOLE_RECORDS_MAX,
     RECORDS_PER_QUERY,
@@ -63,7 +62,6 @@ from rmqtx.remoting.live.record_reads import (
 from rmqtx.remoting.live.slot_reads import live_slot_reads
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
-from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.verdicts.audit.message_ids import other_id_clause
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.state import CheckState
@@ -75,8 +73,6 @@ from rmqtx.verdicts.missing.missing_ranges import range_of_torn_discard_copy, ra
 from rmqtx.verdicts.missing.split_numbers import REFUSED_MAX
 from rmqtx.verdicts.model.witnesses import Witnesses
 
-#: The most op messages before the first half copy that are read because the check reads them.
-_OLDER_OPS_MAX = 10_000
 #: The most entries of the half queue that are examined for slots that a power loss left.
 _LEFT_SLOTS_MAX = 100_000
 #: Identity → real topic, as in `rmqtx.verdicts.audit.lookups`.
@@ -100,14 +96,10 @@ class LiveWitnesses:
         #: The half queue offset from which on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
-        #: What the check will reach, as far as it was read; and the op queue offset from which on all ops are known.
+        #: What the check will reach, as far as it was read.
         self._check_halves: list[Block] = []
-        self._check_ops: list[Block] = []
+        self._ops = LiveOps(facts, self._reads)
         self._pulled = PulledHalves()
-        self._ops_known_from: int | None = None
-        self._ops_end: int | None = None
-        self._ops_walked: tuple[int, int] | None = None
-        self._has_slotless_ops = False
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
         self._known_as: dict[str, list[Names]] = {}
 
@@ -147,7 +139,7 @@ class LiveWitnesses:
     @property
     def shows_op_slots(self) -> bool:
         """Whether the broker serves its op queue (from 4.7 on), so far as the op messages of its check were read."""
-        return self._ops_walked is None
+        return self._ops.shows_slots
 
     @property
     def root(self) -> str:
@@ -245,7 +237,10 @@ class LiveWitnesses:
                 self._read_other_halves(named)
                 self._read_other_rocksdb_halves(named)
                 if self._halves_outside_rocksdb(named).num_rows:
-                    self._read_ops(named)
+                    halves = self._halves_outside_rocksdb(named)
+                    self._ops.read(
+                        halves, self._numbers_and_slots(halves), lambda: self._halves_outside_rocksdb(named)
+                    )
                     self._read_left_slots(named)
                 self._read_rocksdb_ops_of(named)
                 self._read_decisions(named)
@@ -253,7 +248,7 @@ class LiveWitnesses:
         kept = self._gathered.kept(named)
         if facts.has_half_topic:
             self._read_beside(kept)
-            facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._check_ops)
+            facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._ops.checked)
             facts.findings.extend(live_number_findings(facts))
             facts.missing.extend(damaged_numbers(facts, self._pulled, *self._gathered.named_numbers()))
         self._look_for_missing_copies(kept)
@@ -333,7 +328,7 @@ class LiveWitnesses:
         facts = self._facts
         numbers = self._gathered.chosen("halves", named).filter(pc.field("topic") == HALF_TOPIC)["queue_offset"]
         begin, end = pc.min(numbers).as_py(), min(self._halves_known_from, facts.checked_from)
-        if begin is None or end - begin > _LEFT_SLOTS_MAX or self._keeps_slots:
+        if begin is None or end - begin > _LEFT_SLOTS_MAX or self._ops.keeps_slots:
             return
         with contextlib.suppress(Refused):  # an account may have the right to pull and not the right to read entries
             for number in sorted({*left_slots(self._broker, max(begin, facts.half_begin), end, facts.log_end_offset)}):
@@ -383,6 +378,14 @@ class LiveWitnesses:
         halves = self._gathered.chosen("halves", named)
         return halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
 
+    def _numbers_and_slots(self, halves: pa.Table) -> Int64s:
+        """The numbers of some half messages, and the slots in which they are, or shortly before which they may be."""
+        numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
+        unread = numbers[~np.isin(places, self._pulled.places)]
+        before = (unread[:, None] - np.arange(REFUSED_MAX)).reshape(-1)
+        slots = np.array([*slots_by_place(self._facts, self._pulled).values()], np.int64)
+        return np.concatenate([numbers, slots, before])
+
     # -- transactions in RocksDB ----------------------------------------------------------------------------------
 
     def _read_rocksdb_halves(self) -> None:
@@ -417,87 +420,6 @@ class LiveWitnesses:
                     block = block.take(np.asarray(pc.is_in(block.properties.text(TRANSACTION_ID), value_set=ids)))
                 self._gathered.add(block)
 
-    # -- ops ------------------------------------------------------------------------------------------------------
-
-    def _read_ops(self, named: Named) -> None:
-        """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
-        halves = self._halves_outside_rocksdb(named)
-        wanted = IntegerSet(self._numbers_and_slots(halves))
-        end = self._end_of_ops()
-        begin = self._facts.op_begin
-        first = pc.min(halves["commit_log_offset"]).as_py()
-        if end > begin:
-            place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
-            begin = begin if place is None else place
-            # The check reads these too, and compares only numbers.
-            op_cursor = self._checked_ops_from()
-            if begin - _OLDER_OPS_MAX <= op_cursor < begin:
-                begin = op_cursor
-        if self._keeps_slots:
-            self._walk_to_ops(named, first, end - begin)
-            return
-        try:
-            bodies = ops(self._broker, begin, end, self._pace, self._reads.gaps)
-            self._add_ops(blocks_of(bodies, self._facts.root, self._facts.findings), wanted)
-            self._ops_known_from = begin
-        except OpsUnreadable:
-            self._walk_to_ops(named, first, end - begin)
-
-    def _numbers_and_slots(self, halves: pa.Table) -> Int64s:
-        """The numbers of some half messages, and the slots in which they are, or shortly before which they may be."""
-        numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
-        unread = numbers[~np.isin(places, self._pulled.places)]
-        before = (unread[:, None] - np.arange(REFUSED_MAX)).reshape(-1)
-        slots = np.array([*slots_by_place(self._facts, self._pulled).values()], np.int64)
-        return np.concatenate([numbers, slots, before])
-
-    @property
-    def _keeps_slots(self) -> bool:
-        """Whether the broker keeps slots whose records a power loss took; it serves no entries of a queue then."""
-        settings = self._facts.settings
-        return QUEUES_CUT_AFTER_CLEAN_STOP.between(settings.version_low, settings.version_high) is False
-
-    def _add_ops(self, blocks: Iterable[Block], wanted: IntegerSet) -> None:
-        for block in blocks:
-            block = block.take(block.topic_is(OP_TOPIC))
-            self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
-            self._check_ops.append(block.take(block.header("queue_offset") >= self._checked_ops_from()))
-
-    def _walk_to_ops(self, named: Named, offset: int, count: int) -> None:
-        """Read the ops of a broker that does not serve their queue: from all records after the first half copy.
-
-        Numbers of either queue that no record has are a gap: 4.3.0 keeps the slots of those that a power loss took. It
-        may also have written copies to the log that got no slot.
-        Also records before the first half copy are read, if the check has not read all op messages that they may have.
-        """
-        facts, begin, end = self._facts, offset, self._end_of_ops()
-
-        def walk(first: int, stop: int | None) -> list[Block]:
-            bodies = walked(self._broker, first, facts.log_file_bytes, self._pace, stop)
-            blocks = blocks_of(bodies, facts.root, facts.findings)
-            return [block.take(block.topic_is(HALF_TOPIC) | block.topic_is(OP_TOPIC)) for block in blocks]
-
-        try:
-            blocks = walk(offset, None)
-        except LogTooLong:
-            if count:
-                facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
-                facts.add_missing("this broker does not serve its op queue")
-            return
-        if _numbers(blocks, OP_TOPIC).min(initial=end) > self._checked_ops_from():
-            with contextlib.suppress(LogTooLong):
-                blocks, begin = walk(facts.log_begin_offset, offset) + blocks, facts.log_begin_offset
-        for block in blocks:
-            self._gathered.add(block.take(block.topic_is(HALF_TOPIC)))
-        self._add_ops(blocks, IntegerSet(int64s(self._halves_outside_rocksdb(named)["queue_offset"])))
-        for topic, first, last in ((HALF_TOPIC, facts.half_begin, facts.half_end), (OP_TOPIC, facts.op_begin, end)):
-            numbers = _numbers(blocks, topic)
-            known_from = numbers.min(initial=last) if begin else first
-            lacking = np.setdiff1d(np.arange(known_from, last), numbers)
-            if topic == HALF_TOPIC:  # its slot may lead to another record by now
-                lacking = lacking[[owner_of(facts, number) is None for number in lacking.tolist()]]
-            self._reads.add_gaps(topic, lacking)
-
     # -- the check ------------------------------------------------------------------------------------------------
 
     def check_window(self, rules: CheckRules) -> CheckWindow:
@@ -509,14 +431,14 @@ class LiveWitnesses:
         facts = self._facts
         begin = facts.checked_from
         self._read_halves_from(begin)
-        op_cursor, op_begin = self._read_check_ops()
+        op_cursor, op_begin = self._ops.read_checked(self._check_halves)
         halves = self._with_slots(self._check_halves)
-        found = [(block, block.header("queue_offset")) for block in self._check_ops if len(block)]
-        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._end_of_ops()))
+        found = [(block, block.header("queue_offset")) for block in self._ops.checked if len(block)]
+        op_end = max((int(numbers.max()) + 1 for _, numbers in found), default=max(op_begin, self._ops.end))
         least = facts.half_cursor if facts.half_cursor <= facts.half_end else 0
         first_op = op_begin if op_cursor > op_end else max(op_cursor, op_begin)
-        op_reads = live_slot_reads(facts, OP_TOPIC, first_op, self._end_of_ops(), self._reads.gaps)
-        op_end = max(op_end, self._end_of_ops()) if op_reads else op_end
+        op_reads = live_slot_reads(facts, OP_TOPIC, first_op, self._ops.end, self._reads.gaps)
+        op_end = max(op_end, self._ops.end) if op_reads else op_end
         stored_ops = ops_of_records(found, rules, first_op, op_end, least)
         if least and begins_again(stored_ops, facts.half_begin, facts.half_end, rules):
             blocks = self._reads.queue(HALF_TOPIC, 0, facts.half_begin, begin)
@@ -542,7 +464,7 @@ class LiveWitnesses:
             hides_new=frozenset(
                 topic for topic, (reads, end) in hides_new.items() if any(read.hides(end) for read in reads.values())
             ),
-            has_slotless_ops=self._has_slotless_ops,
+            has_slotless_ops=self._ops.has_slotless,
         )
 
     def _with_slots(self, blocks: Iterable[Block]) -> list[tuple[Block, Int64s]]:
@@ -555,58 +477,6 @@ class LiveWitnesses:
                 numbers[row] = slots[int(block.commit_log_offsets[row])]
             found += [(block, numbers)] if len(block) else []
         return found
-
-    def _end_of_ops(self) -> int:
-        """The end of the op queue when it was read first."""
-        if self._ops_end is None:
-            self._ops_end = max(0, self._broker.max_offset(OP_TOPIC))
-        return self._ops_end
-
-    def _checked_ops_from(self) -> int:
-        """The first op message that the check may read: a cursor outside its queue is corrected."""
-        facts = self._facts
-        return facts.op_begin if facts.op_cursor > self._end_of_ops() else max(facts.op_cursor, facts.op_begin)
-
-    def _read_check_ops(self) -> tuple[int, int]:
-        """Read the ops from the check's cursor on, and return the cursor and the queue's begin.
-
-        If the broker does not serve the queue, read the ops after the check's first half: no earlier op names one.
-        """
-        facts = self._facts
-        if self._ops_walked is not None:
-            return self._ops_walked
-        op_begin, known_from = self._checked_ops_from(), self._ops_known_from
-        if known_from is not None and known_from <= op_begin:
-            return facts.op_cursor, facts.op_begin
-        end = self._end_of_ops() if known_from is None else known_from
-        try:
-            bodies = ops(self._broker, op_begin, end, self._pace, self._reads.gaps)
-            self._check_ops += blocks_of(bodies, facts.root, facts.findings)
-        except OpsUnreadable as error:
-            first = min((int(block.commit_log_offsets.min()) for block in self._check_halves if len(block)), default=0)
-            try:
-                blocks = blocks_of(walked(self._broker, first, facts.log_file_bytes, self._pace), facts.root, [])
-                mine = [block.take(block.topic_is(OP_TOPIC) & (block.header("queue_id") == 0)) for block in blocks]
-            except LogTooLong:
-                raise error from None
-            self._check_ops = [block.take(block.header("queue_offset") >= op_begin) for block in mine]
-            end = self._leave_slotless_ops()
-            firsts = (int(block.header("queue_offset").min()) for block in self._check_ops if len(block))
-            begin = min(firsts, default=end)
-            self._ops_walked = (facts.op_cursor if facts.op_cursor > end else begin), begin
-            return self._ops_walked
-        self._ops_known_from = op_begin
-        if self._keeps_slots:  # they may have been read from the log
-            self._leave_slotless_ops()
-        return facts.op_cursor, facts.op_begin
-
-    def _leave_slotless_ops(self) -> int:
-        """Leave out the op messages whose slots the queue lost, which the check never reads; return the queue's end."""
-        end = max(0, self._broker.max_offset(OP_TOPIC))
-        are_read = [block.header("queue_offset") < end for block in self._check_ops]
-        self._has_slotless_ops = not all(rows.all() for rows in are_read)
-        self._check_ops = [block.take(rows) for block, rows in zip(self._check_ops, are_read, strict=True)]
-        return end
 
     # -- finals and discard copies --------------------------------------------------------------------------------
 
@@ -651,9 +521,3 @@ class LiveWitnesses:
             return
         for name in incomplete_chains(kept.halves):
             self._facts.findings.append(Finding(self._facts.root, "copies-missing", actual=name))
-
-
-def _numbers(blocks: Sequence[Block], topic: str) -> Int64s:
-    """The queue offsets of the records of queue 0 of a topic."""
-    mine = (block.take(block.topic_is(topic) & (block.header("queue_id") == 0)) for block in blocks)
-    return np.concatenate([np.zeros(0, np.int64), *(block.header("queue_offset").astype(np.int64) for block in mine)])
