@@ -1,4 +1,4 @@
-"""What a live broker's store returns for slots of the half and op queue without a record, by the rule for files."""
+"""What a live broker's store returns for slots without a record, and which records are missing there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rmqtx.remoting.connections.batched_reads import UnreadEntries
-from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.live.store_facts import EVERYWHERE, LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.verdicts.check.slots import LogPlaces, SlotRead, slot_reads
+from rmqtx.verdicts.model.verdict_inputs import HiddenTopic
 
 _SLOTS_AT_ONCE = 1000
 #: The most slots that are read for it.
@@ -48,3 +49,20 @@ def live_slot_reads(
     return slot_reads(
         log, begin, np.array(offsets, np.int64), np.array(lengths, np.int64), file_ends, np.ones(len(offsets), np.bool_)
     )
+
+
+def hidden_topic(facts: LiveStore, gap: UnreadEntries) -> HiddenTopic:
+    """Return the records of a topic that the broker did not return, with their places where its entries show them.
+
+    Raises: Unreachable, NoAnswer.
+    """
+    unknown = HiddenTopic(gap.topic, *EVERYWHERE)
+    count = gap.end - gap.begin
+    if count > _SLOTS_AT_ONCE:
+        return unknown
+    try:
+        found = facts.broker.slots(gap.topic, gap.queue_id, gap.begin, count).slots
+    except Refused:  # an account may have the right to pull and not the right to read entries
+        return unknown
+    places = [one.commit_log_offset for one in found if one.length_bytes > 0]
+    return HiddenTopic(gap.topic, min(places), max(places) + 1) if 0 < len(places) == count else unknown

@@ -34,6 +34,8 @@ from rmqtx.verdicts.model.store_evidence import FILES, TRACE, WIRE, StoreEvidenc
 from rmqtx.verdicts.model.verdict_inputs import (
     CheckStop,
     HalfNumbers,
+    HiddenRecords,
+    HiddenTopic,
     MisdirectedDecision,
     MissingRange,
     StoreView,
@@ -46,7 +48,8 @@ _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 _START_MS = 60_000
 #: How long the first round of a check may take.
 _ROUND_MS = 1_000
-_EVERYWHERE = (0, (1 << 63) - 1)
+#: All places of a log.
+EVERYWHERE = (0, (1 << 63) - 1)
 _QUERY_SPAN_HOURS = 73
 
 
@@ -125,10 +128,14 @@ class LiveStore:
         """Whether it is a slave: it has replicated records, and refuses decisions."""
         return self.role == "SLAVE"
 
-    def add_missing(self, what: str) -> None:
-        """Add unreadable witnesses that may exist: verdicts that rely on their absence are UNDECIDABLE."""
-        begin, end = _EVERYWHERE
-        self.missing.append(MissingRange(self.root, begin, end, what))
+    def add_missing(self, what: str, topic: HiddenTopic | None = None) -> None:
+        """Add unreadable witnesses that may exist: verdicts that rely on their absence are UNDECIDABLE.
+
+        `topic`: they are only these.
+        """
+        begin, end = EVERYWHERE
+        hidden = None if topic is None else HiddenRecords((topic,), ())
+        self.missing.append(MissingRange(self.root, begin, end, what, hidden=hidden))
 
     def view(self) -> StoreView:
         """The facts in the form that verdicts take."""

@@ -59,7 +59,7 @@ from rmqtx.remoting.live.record_reads import (
     read_prepared,
     walk_behind_prepared,
 )
-from rmqtx.remoting.live.slot_reads import live_slot_reads
+from rmqtx.remoting.live.slot_reads import hidden_topic, live_slot_reads
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.verdicts.audit.message_ids import other_id_clause
@@ -265,8 +265,8 @@ class LiveWitnesses:
         facts = self._facts
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
-            if gap.topic in CHECK_TOPICS:
-                facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
+            topic = None if gap.topic in CHECK_TOPICS else hidden_topic(facts, gap)
+            facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}", topic)
         for block in self._gathered.unreadable:
             for finding in unreadable_copies(block, facts.root):
                 copy = block.take(block.commit_log_offsets == finding.commit_log_offset)
