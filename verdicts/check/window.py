@@ -519,8 +519,7 @@ class _Records:
             if self.kept is not None:
                 self.kept.append(block)
             yield block, numbers
-            if self.topic == OP_TOPIC:
-                yield from self._again(block, numbers)
+            yield from self._again(block, numbers)
 
     def _again(self, block: Block, numbers: Int64s) -> Iterator[tuple[Block, Int64s]]:
         """Yield the records of a block to which further slots lead, with these: a start gives some a second one."""
