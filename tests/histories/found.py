@@ -327,8 +327,8 @@ FOUND: dict[str, list[Step]] = {
         _end(1, "rollback"), _wait(7_000), {"do": "batch"}, {"do": "restart", "conf": None}, _half(3), _half(4),
         _wait(31_000), _CHECK, _STOP,
     ],
-    # A start of 5.3.4 or later writes slots in place of zeros and keeps those behind them: two lead to one half message,
-    # and the check asks for each.
+    # A start of 5.3.4 or later writes slots in place of zeros and keeps those behind them: two lead to one half
+    # message, and the check asks for each.
     "zeroed-half-slots": [
         *(_half(number) for number in range(5)), _wait(7_000), _STOP,
         _damage("zeroed slots of the half queue", 0.45),
