@@ -180,8 +180,12 @@ class QueueComparison:
                 unseen = between(seen, queue.files.first, queue.used_end - 1)
                 queue.records.runs = merged([queue.records.runs, unseen])
             runs: list[_Run] = []
-            for first, slots in self._unclaimed(queue):
-                self._add_runs(queue, runs, first, slots)
+            for begin, end in self._unclaimed(queue):
+                for first, slots in queue.files.parts(begin, end, BLOCK_UNITS):
+                    self._add_hole(queue, runs, begin, first)
+                    self._add_runs(queue, runs, first, slots)
+                    begin = first + len(slots)
+                self._add_hole(queue, runs, begin, end)
         except SourceError as error:
             queue.is_readable = False
             yield Finding(self._store.root, "unreadable-file", error.file, error.position_bytes, actual=error.message)
@@ -204,14 +208,25 @@ class QueueComparison:
             kind = int(classes[begin])
             if kind == _FINE:
                 continue
-            queue.reported.append((first + begin, first + end))
             if kind in (_MISMATCH, _OTHER_TAGS):
                 self.reported_offsets.update(slots["commit_log_offset"][begin:end].tolist())
-            last = runs[-1] if runs else None
-            if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
-                last.end = first + end
-            else:
-                runs.append(_Run(kind, int(files[begin]), first + begin, first + end, slots[begin : begin + 1].copy()))
+            run = _Run(kind, int(files[begin]), first + begin, first + end, slots[begin : begin + 1].copy())
+            self._add_run(queue, runs, run)
+
+    def _add_hole(self, queue: _Queue, runs: list[_Run], begin: int, end: int) -> None:
+        """Add the slots of [begin, end), which no file has; a file with a wrong name leaves billions of them."""
+        if begin < end:
+            file = int(np.searchsorted(queue.files.bases, begin, "right"))
+            self._add_run(queue, runs, _Run(_INVALID, file, begin, end, np.zeros(1, queue.files.layout.dtype)))
+
+    @staticmethod
+    def _add_run(queue: _Queue, runs: list[_Run], run: _Run) -> None:
+        queue.reported.append((run.begin, run.end))
+        last = runs[-1] if runs else None
+        if last is not None and (last.kind, last.end, last.file) == (run.kind, run.begin, run.file):
+            last.end = run.end
+        else:
+            runs.append(run)
 
     def _run_findings(self, queue: _Queue, runs: list[_Run]) -> Iterator[Finding]:
         """A finding for each run; the last one stands for the rest: garbage gives a run for every second slot."""
@@ -244,14 +259,12 @@ class QueueComparison:
         return is_outside or bool(inside(records.runs, np.array([claimed]))[0])
 
     @staticmethod
-    def _unclaimed(queue: _Queue) -> Iterator[tuple[int, Slots]]:
-        """Blocks of slots that agree with no record, with the number of the first slot."""
+    def _unclaimed(queue: _Queue) -> Iterator[tuple[int, int]]:
+        """Ranges of slots that agree with no record."""
         begin = queue.files.first
         for low, high in [*queue.records.runs.tolist(), (queue.used_end, queue.used_end)]:
-            while begin < min(low, queue.used_end):
-                end = min(low, queue.used_end, begin + BLOCK_UNITS)
-                yield begin, queue.files.read(begin, end)
-                begin = end
+            if begin < (end := min(low, queue.used_end)):
+                yield begin, end
             begin = max(begin, high)
 
     def _classes(self, queue: _Queue, numbers: Int64s, slots: Slots) -> Int64s:

@@ -387,13 +387,13 @@ def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
     rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)
     rows[rows] = ~_are_led_to(fate, records.offsets[rows], records.lengths[rows])
     lacking = np.stack([records.offsets[rows], records.lengths[rows], records.numbers[rows]], axis=1)
-    if fate.cut_end >= facts.used_end:
-        return lacking
-    numbers = np.arange(fate.cut_end, facts.used_end)
-    slots = facts.files.read(fate.cut_end, facts.used_end)
-    offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
-    good = inside(records.runs, numbers) & (offsets < end_offset)
-    return np.concatenate([lacking, np.stack([offsets[good], lengths[good], numbers[good]], axis=1)])
+    found = [lacking]
+    for first, slots in facts.files.parts(fate.cut_end, facts.used_end):
+        numbers = first + np.arange(len(slots))
+        offsets, lengths = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
+        good = inside(records.runs, numbers) & (offsets < end_offset)
+        found.append(np.stack([offsets[good], lengths[good], numbers[good]], axis=1))
+    return np.concatenate(found)
 
 
 def _are_led_to(fate: QueueFate, offsets: Int64s, lengths: Int64s) -> Bools:
@@ -403,8 +403,7 @@ def _are_led_to(fate: QueueFate, offsets: Int64s, lengths: Int64s) -> Bools:
     if not len(offsets):
         return found
     for low, high in facts.doubted.tolist():
-        for begin in range(low, min(high, fate.cut_end), BLOCK_UNITS):
-            slots = facts.files.read(begin, min(begin + BLOCK_UNITS, high, fate.cut_end))
+        for _, slots in facts.files.parts(low, min(high, fate.cut_end), BLOCK_UNITS):
             places, sizes = (slots[name].astype(np.int64) for name in ("commit_log_offset", "record_length_bytes"))
             order = np.argsort(places, kind="stable")
             at = order[np.minimum(np.searchsorted(places[order], offsets), len(places) - 1)]

@@ -471,15 +471,19 @@ def _wrong_slots(store: Store, name: QueueName, end: int, log_end: int) -> _Wron
     """
     invalid, beyond = [_NONE], [_NONE]
     with closing(SlotFiles(store, name)) as files:
-        begin = int(files.bases[-QUEUE_FILES_READ:][0]) if len(files.bases) else end
-        for first in range(begin, end, _SLOTS_AT_ONCE):
-            slots = files.read(first, min(first + _SLOTS_AT_ONCE, end))
+        place = int(files.bases[-QUEUE_FILES_READ:][0]) if len(files.bases) else end
+        holes: list[tuple[int, int]] = []  # a file with a wrong name leaves billions of slots before it
+        for first, slots in files.parts(place, end, _SLOTS_AT_ONCE):
+            holes += [(place, first)] if place < first else []
+            place = first + len(slots)
             offsets = slots["commit_log_offset"].astype(np.int64)
             are_possible = (offsets >= 0) & (slots["record_length_bytes"] > 0)
             invalid.append(first + np.flatnonzero(~are_possible))
             are_beyond = are_possible & (offsets >= log_end) & ~are_left_out(slots)
             beyond.append(first + np.flatnonzero(are_beyond))
-    return _WrongSlots(runs_of(np.concatenate(invalid)), runs_of(np.concatenate(beyond)))
+    holes += [(place, end)] if place < end else []
+    wrong = merged([runs_of(np.concatenate(invalid)), np.array(holes, np.int64).reshape(-1, 2)])
+    return _WrongSlots(wrong, runs_of(np.concatenate(beyond)))
 
 
 def _facts(

@@ -14,6 +14,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge import damage
 from tests.forge.damage import queue_files
 from tests.forge.stores import copy_of, settings_of
+from tests.fuzz.rounds import alarm
 from tests.representatives import rest_is_slow
 from tests.verdicts.verifying import findings, the_one, worse_than_notes
 
@@ -163,3 +164,16 @@ def test_the_extension_of_the_queues_is_missing(name: str, tmp_path: Path) -> No
     after = audit([open_store(root)], settings_of(name), at_ms=_NOW_MS)
     assert after.table().equals(before)
     assert "slot-tags-mismatch" not in {finding.code for finding in after.findings}
+
+
+@pytest.mark.parametrize("topic", ["orders", HALF_TOPIC])
+def test_a_file_with_a_far_name_costs_no_time(topic: str, tmp_path: Path) -> None:
+    """Billions of slots lie between it and the file before, and `verify` read them all (agreement, seed 15)."""
+    root = copy_of("common-5.3.3", tmp_path)
+    file = queue_files(root, topic)[0]
+    file.with_name(f"{239_913_430_920:020d}").write_bytes(file.read_bytes()[: SLOT.size_bytes])
+    with alarm(20):
+        found = worse_than_notes(findings(root))
+    assert {"queue-gap", "slot-invalid"} <= {row["code"] for row in found}
+    [hole] = [row for row in found if row["code"] == "slot-invalid" and row["file"] == str(file)]
+    assert hole["position_bytes"] + hole["length_bytes"] == 239_913_430_920
