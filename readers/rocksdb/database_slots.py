@@ -84,8 +84,8 @@ def slots_after_start(store: Store, topics: Sequence[str], queue_id: int) -> dic
             rows = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > last[topic]))
             # The slot leads to the place that the record has as its own (seen on 5.2.0 to 5.5.0).
             if len(moved := np.flatnonzero(rows.header("commit_log_offset") != rows.commit_log_offsets)):
-                places = (one[moved[0]] for one in (rows.commit_log_offsets, rows.header("commit_log_offset")))
-                raise _unknown(store, "the record at commit-log offset {} names {} as its own place".format(*places))
+                place, own = rows.commit_log_offsets[moved[0]], rows.header("commit_log_offset")[moved[0]]
+                raise _unknown(store, f"the record at commit-log offset {place} names {own} as its own place")
             columns = (rows.header("queue_offset"), rows.commit_log_offsets, rows.lengths)
             behind[topic].append(np.stack([one.astype(np.int64) for one in columns], axis=1))
     return {topic: _joined(store, topic, np.concatenate([known[topic], *behind[topic]])) for topic in topics}

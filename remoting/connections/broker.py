@@ -108,7 +108,7 @@ class Broker:
         try:
             return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
         except Refused as error:
-            if not error.is_of_slots:
+            if not error.meets_empty_slot:
                 raise
             return None
 

@@ -66,8 +66,8 @@ class LiveOps:
     def read(self, halves: pa.Table, numbers: Int64s, later_halves: Callable[[], pa.Table]) -> None:
         """Read op messages from the first of some half copies on; an older op cannot name any of the copies.
 
-        `numbers`: the half queue offsets that they may name. `later_halves`: the half copies that are known when the
-        log was walked.
+        `numbers`: the half queue offsets that they may name. `later_halves`: returns the half copies again, with those
+        that a walk of the log found.
         """
         end, begin = self.end, self._facts.op_begin
         first = pc.min(halves["commit_log_offset"]).as_py()

@@ -57,7 +57,7 @@ def records(
             error.advice = _SILENT_ADVICE
             raise
         except Refused as error:
-            if not error.is_of_slots:
+            if not error.meets_empty_slot:
                 raise
             refusal = error
         before = place
@@ -132,7 +132,7 @@ def _one_by_one(
         try:
             pulled = broker.pull(topic, queue_id, place, 1)
         except Refused as error:
-            if not error.is_of_slots:
+            if not error.meets_empty_slot:
                 raise
             _add_gap(gaps, topic, queue_id, place, place + 1)
             place += 1

@@ -128,14 +128,13 @@ class LiveStore:
         """Whether it is a slave: it has replicated records, and refuses decisions."""
         return self.role == "SLAVE"
 
-    def add_missing(self, what: str, topic: HiddenTopic | None = None) -> None:
+    def add_missing(self, what: str, hidden: HiddenTopic | None = None) -> None:
         """Add unreadable witnesses that may exist: verdicts that rely on their absence are UNDECIDABLE.
 
-        `topic`: they are only these.
+        `hidden`: the only records that they can be; None: any.
         """
-        begin, end = EVERYWHERE
-        hidden = None if topic is None else HiddenRecords((topic,), ())
-        self.missing.append(MissingRange(self.root, begin, end, what, hidden=hidden))
+        records = None if hidden is None else HiddenRecords((hidden,), ())
+        self.missing.append(MissingRange(self.root, *EVERYWHERE, what, hidden=records))
 
     def view(self) -> StoreView:
         """The facts in the form that verdicts take."""

@@ -236,8 +236,7 @@ class LiveWitnesses:
             if facts.has_half_topic:
                 self._read_other_halves(named)
                 self._read_other_rocksdb_halves(named)
-                if self._halves_outside_rocksdb(named).num_rows:
-                    halves = self._halves_outside_rocksdb(named)
+                if (halves := self._halves_outside_rocksdb(named)).num_rows:
                     self._ops.read(
                         halves, self._numbers_and_slots(halves), lambda: self._halves_outside_rocksdb(named)
                     )
@@ -265,8 +264,8 @@ class LiveWitnesses:
         facts = self._facts
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
-            topic = None if gap.topic in CHECK_TOPICS else hidden_topic(facts, gap)
-            facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}", topic)
+            hidden = None if gap.topic in CHECK_TOPICS else hidden_topic(facts, gap)
+            facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}", hidden)
         for block in self._gathered.unreadable:
             for finding in unreadable_copies(block, facts.root):
                 copy = block.take(block.commit_log_offsets == finding.commit_log_offset)

@@ -39,9 +39,9 @@ class Refused(RemotingError):
         self.request = request
 
     @property
-    def is_of_slots(self) -> bool:
-        """Whether the broker refused because a slot leads to no record.
+    def meets_empty_slot(self) -> bool:
+        """Whether the broker refused because a slot of zeros is among those that it would read.
 
-        Slots of zeros, in place of those that were lost, lead to a record without bytes (seen on 4.9.7 and 5.0.0).
+        It leads to a record without bytes (seen on 4.9.7 and 5.0.0).
         """
         return "IndexOutOfBoundsException" in (self.remark or "")
