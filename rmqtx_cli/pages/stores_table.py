@@ -262,6 +262,7 @@ def _log_end(store: Store) -> tuple[int | None, int]:
 def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int] | None:
     try:
         with open_queue(store, topic, 0) as queue:
+            findings += queue.findings
             return (queue.min_offset, queue.max_offset) if queue.exists else None
     except SourceError as error:
         findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))

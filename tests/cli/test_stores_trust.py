@@ -153,3 +153,15 @@ def test_a_store_on_which_no_broker_starts_is_not_answered_with_status_0(rmqtx: 
     answered = rmqtx("stores", root)
     assert answered.status == INCOMPLETE
     assert "damaged: start-refused" in answered.out
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+def test_a_gap_in_a_queue_of_the_check_is_not_answered_with_status_0(topic: str, rmqtx: Run, tmp_path: Path) -> None:
+    """`pending` had 3 there: a file of another queue, or a lost one in the middle."""
+    root = copy_of("busystop-4.9.7", tmp_path)
+    assert rmqtx("stores", root).status == DONE
+    [file] = queue_files(root, topic)
+    file.with_name(f"{5 * file.stat().st_size:020d}").write_bytes(file.read_bytes())
+    result = rmqtx("stores", root)
+    assert result.status == INCOMPLETE
+    assert "queue-gap" in result.err
