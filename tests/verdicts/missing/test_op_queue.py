@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rmqtx.verdicts.model.predicted import open_rows
 from tests.conftest import MOMENT
 from tests.field import field_stores
 from tests.forge.damage import queue_files
+from tests.forge.stores import copy_of, opened, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +82,14 @@ def test_an_op_cursor_after_the_end_of_the_op_queue_is_a_finding(root: Path) -> 
     listed = pending([open_store(root)], settings)
     assert listed.table().num_rows == 10  # the check does not read the op message before its cursor
     assert "cursor-beyond-end" in {one.code for one in listed.findings}
+
+
+def test_a_running_broker_whose_op_queue_lost_its_slots_is_missing_evidence(tmp_path: Path) -> None:
+    """A real 5.0.0 that was started on these files: `pending` of them ended with 0, over the wire with 3."""
+    root = copy_of(name := "busystop-4.9.7", tmp_path)
+    for file in queue_files(root, OP_TOPIC):
+        file.write_bytes(bytes(file.stat().st_size))
+    for store, is_lost in ((open_store(root), True), (opened(name), False)):
+        reading = pending([replace(store, used_by_process=1)], settings_of(name))
+        assert reading.table().num_rows == 8
+        assert ("cursor-beyond-end" in {finding.code for finding in reading.findings}) is is_lost
